@@ -1,0 +1,39 @@
+"""Errors that name the argument, the rule and the value; each check returns nothing or raises `ValueError`."""
+
+from collections.abc import Collection
+
+
+def check_positive(**counts: int | None) -> None:
+    """Counts and widths are 1 or more (None: not given).
+
+    >>> check_positive(n_heads=0)
+    Traceback (most recent call last):
+    ValueError: n_heads must be 1 or more, got 0
+    """
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise ValueError(f"{name} must be 1 or more, got {count}")
+
+
+def check_probability(**probabilities: float) -> None:
+    """Dropout rates lie in 0 .. 1, and 1 itself would drop everything.
+
+    >>> check_probability(dropout=1.5)
+    Traceback (most recent call last):
+    ValueError: dropout must lie in [0, 1), got 1.5
+    """
+    for name, probability in probabilities.items():
+        if not 0 <= probability < 1:
+            raise ValueError(f"{name} must lie in [0, 1), got {probability}")
+
+
+def check_one_of(options: Collection[str], **values: str) -> None:
+    """A word is one of those that mean something.
+
+    >>> check_one_of(("pre", "post"), norm_order="mid")
+    Traceback (most recent call last):
+    ValueError: norm_order must be one of pre, post, got 'mid'
+    """
+    for name, value in values.items():
+        if value not in options:
+            raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")

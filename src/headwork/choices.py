@@ -1,0 +1,248 @@
+"""The choices an architecture makes, each a small frozen dataclass; a config holds one of every union.
+
+>>> FeedForward(d_ff=3072, activation="gelu")
+FeedForward(d_ff=3072, activation='gelu', bias=True)
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from headwork.checks import check_one_of, check_positive
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+NormOrder = Literal["pre", "post"]
+"""Where the norm stands: `pre` is x + f(norm(x)), `post` is norm(x + f(x))."""
+
+
+# --- heads ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads:
+    """Heads that each project the whole token. `None` widths mean d_model / n_heads; `beta=None` means 1/sqrt(d_head).
+
+    Fewer `n_kv_heads` than `n_heads` is grouped-query attention: several queries share a key and a value.
+    """
+
+    n_heads: int
+    d_head: int | None = None
+    d_value: int | None = None
+    n_kv_heads: int | None = None
+    bias: bool = True
+    out_bias: bool | None = None
+    beta: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(n_heads=self.n_heads, d_head=self.d_head, d_value=self.d_value, n_kv_heads=self.n_kv_heads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitHeads:
+    """Heads that each see only their own slice of the token, as the C182 sheet writes them."""
+
+    n_heads: int
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        check_positive(n_heads=self.n_heads)
+
+
+# --- feed-forward --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedForward:
+    """W2 activation(W1 x)."""
+
+    d_ff: int
+    activation: Activation = "gelu"
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        check_positive(d_ff=self.d_ff)
+        check_one_of(get_args(Activation), activation=self.activation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedFeedForward:
+    """W2 (activation(W_gate x) * W1 x); with silu this is SwiGLU."""
+
+    d_ff: int
+    activation: Activation = "silu"
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive(d_ff=self.d_ff)
+        check_one_of(get_args(Activation), activation=self.activation)
+
+
+# --- norm ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerNorm:
+    eps: float = 1e-5
+    bias: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class RMSNorm:
+    eps: float = 1e-6
+
+
+# --- positions of a sequence ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoPositions:
+    """Order is invisible."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedPositions:
+    """A learned vector for each of `max_tokens` places, added to the token."""
+
+    max_tokens: int
+
+    def __post_init__(self) -> None:
+        check_positive(max_tokens=self.max_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinusoidalPositions:
+    """The fixed sines and cosines of the original Transformer, added to the token; any length."""
+
+    base: float = 10_000.0
+    layout: Literal["interleaved", "halves"] = "interleaved"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotaryPositions:
+    """Queries and keys are turned by an angle that grows with the place; any length."""
+
+    base: float = 10_000.0
+    layout: Literal["interleaved", "halves"] = "halves"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlibiPositions:
+    """Scores fade linearly with distance; any length."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketPositions:
+    """T5: a learned bias for each head and bucket of distances, shared by all layers; any length."""
+
+    n_buckets: int = 32
+    max_distance: int = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelativePositions:
+    """Transformer-XL: the four-term score of equation (6) of the ETH sheet, with sinusoids of the shift; any length."""
+
+
+# --- positions of an image -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedGrid:
+    """A learned vector for each patch, interpolated for images of another size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinusoidalGrid:
+    """Fixed sinusoids, half of the width for the row and half for the column; any size."""
+
+
+# --- pooling -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstToken:
+    """The output of the first token is read: BERT's [CLS], which the tokenizer puts there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassToken:
+    """CLS: a learned token joins the sequence and its output is read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanPooling:
+    """GAP: the mean over all tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionPooling:
+    """MAP: a learned query attends to all tokens."""
+
+    n_heads: int
+
+    def __post_init__(self) -> None:
+        check_positive(n_heads=self.n_heads)
+
+
+# --- what comes out ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classify:
+    """One score for each class: pool the tokens, then dense, activation, linear."""
+
+    n_classes: int
+    pooling: "TextPooling"
+    activation: Literal["tanh", "relu"] = "tanh"
+
+    def __post_init__(self) -> None:
+        check_positive(n_classes=self.n_classes)
+        check_one_of(("tanh", "relu"), activation=self.activation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillMasks:
+    """Masked language model: one score for each word at each token, through the transposed embedding table."""
+
+    activation: Activation = "gelu"
+
+    def __post_init__(self) -> None:
+        check_one_of(get_args(Activation), activation=self.activation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """No head: the vector of each token."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiedOutput:
+    """Words are scored by the transposed embedding table; `scaled` divides by sqrt(d_model) first, as T5 does."""
+
+    scaled: bool = False
+    bias: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class UntiedOutput:
+    """Words are scored by a linear map of their own."""
+
+    bias: bool = False
+
+
+AnyHeads = Heads | SplitHeads
+AnyFeedForward = FeedForward | GatedFeedForward
+AnyNorm = LayerNorm | RMSNorm
+TextPositions = (
+    NoPositions
+    | LearnedPositions
+    | SinusoidalPositions
+    | RotaryPositions
+    | AlibiPositions
+    | BucketPositions
+    | RelativePositions
+)
+GridPositions = NoPositions | LearnedGrid | SinusoidalGrid
+ImagePooling = ClassToken | MeanPooling | AttentionPooling
+TextPooling = FirstToken | MeanPooling | AttentionPooling
+WordOutput = TiedOutput | UntiedOutput
+EncoderTask = Classify | FillMasks | Features

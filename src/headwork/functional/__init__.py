@@ -1,0 +1,34 @@
+"""The equations: pure functions of tensors. Everything above only gives them parameters."""
+
+from headwork.functional.activations import gelu as gelu
+from headwork.functional.activations import gelu_tanh as gelu_tanh
+from headwork.functional.attention import attention_scores as attention_scores
+from headwork.functional.attention import attention_weights as attention_weights
+from headwork.functional.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from headwork.functional.attention import softargmax as softargmax
+from headwork.functional.distance import distance as distance
+from headwork.functional.embedding import look_up as look_up
+from headwork.functional.fused import fused_attention as fused_attention
+from headwork.functional.fused import fused_gelu as fused_gelu
+from headwork.functional.fused import fused_gelu_tanh as fused_gelu_tanh
+from headwork.functional.fused import fused_layer_norm as fused_layer_norm
+from headwork.functional.fused import fused_rms_norm as fused_rms_norm
+from headwork.functional.norm import batch_norm as batch_norm
+from headwork.functional.norm import layer_norm as layer_norm
+from headwork.functional.norm import rms_norm as rms_norm
+from headwork.functional.patches import embed_patches as embed_patches
+from headwork.functional.patches import embed_patches_by_convolution as embed_patches_by_convolution
+from headwork.functional.patches import grid_of as grid_of
+from headwork.functional.patches import image_from_patches as image_from_patches
+from headwork.functional.patches import patches_from_image as patches_from_image
+from headwork.functional.positions import absolute_scores as absolute_scores
+from headwork.functional.positions import sinusoidal_positions as sinusoidal_positions
+from headwork.functional.positions import sinusoidal_positions_2d as sinusoidal_positions_2d
+from headwork.functional.positions import sinusoids as sinusoids
+from headwork.functional.relative import alibi_bias as alibi_bias
+from headwork.functional.relative import alibi_slopes as alibi_slopes
+from headwork.functional.relative import relative_index as relative_index
+from headwork.functional.relative import relative_scores as relative_scores
+from headwork.functional.relative import t5_buckets as t5_buckets
+from headwork.functional.rotary import rotary_angles as rotary_angles
+from headwork.functional.rotary import rotate as rotate

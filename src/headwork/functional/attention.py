@@ -1,0 +1,191 @@
+"""Attention in three pure steps: scores -> weights -> output. Nothing here owns parameters.
+
+This is the readable path: it builds the whole table of weights. Its fast twin with the same meaning is
+`headwork.functional.fused.fused_attention`.
+"""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from headwork.functional.distance import distance
+
+
+def softargmax(
+    scores: Float[Tensor, "*batch query key"],
+    beta: float = 1.0,
+    visible: Bool[Tensor, "*#batch #query #key"] | None = None,
+) -> Float[Tensor, "*batch query key"]:
+    r"""Weights over the visible keys (True = may attend); a query that sees no key gets zeros.
+
+    $$\alpha_j = \frac{e^{\beta s_j}}{\sum_{k \text{ visible}} e^{\beta s_k}}$$
+
+    The inverse temperature `beta` runs from 0 (the mean of what is visible) to infinity (hard
+    attention: the largest score takes all, ties share, and no gradient reaches the scores). Half
+    precision is computed in float32.
+
+    >>> softargmax(torch.tensor([[0.0, 0.0]]))
+    tensor([[0.5000, 0.5000]])
+    >>> softargmax(torch.tensor([[1.0, 2.0, 2.0]]), beta=math.inf)
+    tensor([[0.0000, 0.5000, 0.5000]])
+    >>> softargmax(torch.tensor([[1.0, 2.0]]), visible=torch.tensor([[False, False]]))
+    tensor([[0., 0.]])
+    """
+    check_beta(beta)
+    check_visible(visible, scores.shape)
+    precise = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    lowest = torch.finfo(precise.dtype).min
+    best = (precise if visible is None else precise.masked_fill(~visible, lowest)).detach().amax(-1, keepdim=True)
+    if beta < torch.finfo(precise.dtype).max:
+        scaled = beta * (precise - best)  # measured from the best score, no beta can overflow
+        weights = torch.softmax(scaled if visible is None else scaled.masked_fill(~visible, lowest), dim=-1)
+    else:
+        is_best = (precise == best) if visible is None else (precise == best) & visible
+        weights = is_best / is_best.sum(-1, keepdim=True).clamp(min=1)
+    if visible is not None:
+        weights = weights.masked_fill(~visible, 0.0)
+    return weights.to(scores.dtype)
+
+
+def attention_scores(
+    q: Float[Tensor, "*batch query d_head"],
+    k: Float[Tensor, "*batch key d_head"],
+) -> Float[Tensor, "*batch query key"]:
+    r"""How well each query matches each key: $S = Q K^\top$, not yet scaled.
+
+    Half precision is multiplied in float32, where the products cannot overflow.
+
+    >>> attention_scores(torch.ones(1, 2, 8), torch.ones(1, 3, 8))[0, 0]
+    tensor([8., 8., 8.])
+    """
+    if q.dtype in (torch.float16, torch.bfloat16):
+        q, k = q.float(), k.float()
+    return q @ k.mT
+
+
+def attention_weights(
+    q: Float[Tensor, "*batch query d_head"],
+    k: Float[Tensor, "*batch key d_head"],
+    *,
+    visible: Bool[Tensor, "*#batch #query #key"] | None = None,
+    causal: bool = False,
+    bias: Float[Tensor, "*#batch #query #key"] | None = None,
+    beta: float | None = None,
+) -> Float[Tensor, "*batch query key"]:
+    r"""What each query takes from each key: $\operatorname{softargmax}(\beta\, Q K^\top + B)$, rows that sum to 1.
+
+    `beta` is $1/\sqrt{d_{head}}$ unless given; `causal` hides the future in addition to `visible`; `bias` is
+    what a position code adds to the scaled scores (ALiBi, T5).
+
+    >>> attention_weights(torch.zeros(2, 3, 8), torch.zeros(2, 5, 8)).shape
+    torch.Size([2, 3, 5])
+    """
+    visible = check_attention(q, k, None, visible=visible, causal=causal)
+    beta = default_beta(q) if beta is None else beta
+    (k,) = hide_unseen(visible, k)
+    scores = attention_scores(q, k)
+    if bias is None:
+        return softargmax(scores, beta, visible).to(q.dtype)
+    check_beta(beta)
+    check_bias(bias, scores.shape, beta)
+    return softargmax(beta * scores + bias, 1.0, visible).to(q.dtype)
+
+
+def scaled_dot_product_attention(
+    q: Float[Tensor, "*batch query d_head"],
+    k: Float[Tensor, "*batch key d_head"],
+    v: Float[Tensor, "*batch key d_value"],
+    *,
+    visible: Bool[Tensor, "*#batch #query #key"] | None = None,
+    causal: bool = False,
+    bias: Float[Tensor, "*#batch #query #key"] | None = None,
+    beta: float | None = None,
+) -> Float[Tensor, "*batch query d_value"]:
+    r"""The mean of the values under the weights: $H = \operatorname{softargmax}(\beta\, Q K^\top) V$.
+
+    Vaswani et al., "Attention is all you need", 2017. A query that sees no key returns zeros.
+
+    >>> v = torch.tensor([[[1.0], [3.0]]])
+    >>> scaled_dot_product_attention(torch.zeros(1, 1, 4), torch.zeros(1, 2, 4), v)
+    tensor([[[2.]]])
+    """
+    visible = check_attention(q, k, v, visible=visible, causal=causal)
+    weights = attention_weights(q, k, visible=visible, bias=bias, beta=beta)
+    (v,) = hide_unseen(visible, v)
+    return weights @ v
+
+
+def default_beta(q: Float[Tensor, "*batch query d_head"]) -> float:
+    r"""$1/\sqrt{d_{head}}$: it keeps the variance of the scores at 1, whatever the width."""
+    return 1 / math.sqrt(max(q.shape[-1], 1))
+
+
+def hide_unseen(
+    visible: Bool[Tensor, "*#batch #query #key"] | None, *of_keys: Float[Tensor, "*batch key d"]
+) -> tuple[Float[Tensor, "*batch key d"], ...]:
+    """Zeros in place of the keys that no query may see, so that a NaN in the padding goes nowhere (0 * NaN is NaN)."""
+    if visible is None:
+        return of_keys
+    unseen = ~visible.any(-2).unsqueeze(-1)
+    return tuple(t.masked_fill(unseen, 0.0) for t in of_keys)
+
+
+def check_attention(
+    q: Float[Tensor, "*batch query d_head"],
+    k: Float[Tensor, "*batch key d_head"],
+    v: Float[Tensor, "*batch key d_value"] | None,
+    *,
+    visible: Bool[Tensor, "*#batch #query #key"] | None,
+    causal: bool,
+) -> Bool[Tensor, "*#batch #query #key"] | None:
+    """Raise for arguments that do not fit together; return `visible` with `causal` folded in."""
+    for name, t in (("q", q), ("k", k), ("v", v)):
+        if t is not None and (t.ndim < 2 or t.shape[-2] == 0):
+            raise ValueError(
+                f"{name} must have the axes (..., token, d) and at least one token, got shape {tuple(t.shape)}"
+            )
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q and k must have the same width d_head, got {q.shape[-1]} and {k.shape[-1]}")
+    if v is not None and k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"k and v must have the same number of keys, got {k.shape[-2]} and {v.shape[-2]}")
+    n_query, n_key = q.shape[-2], k.shape[-2]
+    check_visible(visible, torch.Size((*q.shape[:-1], n_key)))
+    if not causal:
+        return visible
+    past = distance(n_query, n_key, device=q.device) <= 0
+    return past if visible is None else past & visible
+
+
+def check_beta(beta: float) -> None:
+    if math.isnan(beta) or beta < 0:
+        raise ValueError(f"beta must lie in 0 .. inf, got {beta}")
+
+
+def check_bias(bias: Float[Tensor, "*#batch #query #key"], shape: torch.Size, beta: float) -> None:
+    if math.isinf(beta):
+        raise ValueError("bias needs a finite beta (at beta=inf the scores alone decide), got beta=inf")
+    if not _broadcasts(bias.shape, shape):
+        raise ValueError(f"bias must broadcast to the scores {tuple(shape)}, got {tuple(bias.shape)}")
+
+
+def check_visible(visible: Bool[Tensor, "*#batch #query #key"] | None, shape: torch.Size) -> None:
+    """Raise unless `visible` is None or a boolean mask that broadcasts to the scores."""
+    if visible is None:
+        return
+    if visible.dtype != torch.bool:
+        raise TypeError(
+            f"visible must be boolean (True = may attend), got {visible.dtype}: "
+            "write visible.bool() for a 0/1 mask, visible == 0 for a mask of 0 and -inf"
+        )
+    if not _broadcasts(visible.shape, shape):
+        raise ValueError(
+            f"visible must broadcast to the scores (..., query, key) = {tuple(shape)}, got {tuple(visible.shape)}"
+        )
+
+
+def _broadcasts(shape: torch.Size, target: torch.Size) -> bool:
+    return 2 <= len(shape) <= len(target) and all(
+        size in (1, wanted) for size, wanted in zip(reversed(shape), reversed(target), strict=False)
+    )

@@ -1,0 +1,98 @@
+"""The fast twins: the same equations by PyTorch's fused kernels.
+
+Each has a readable twin of the same meaning (`fused_attention` ~ `scaled_dot_product_attention`,
+`fused_layer_norm` ~ `layer_norm`, ...), and tests/functional/test_fused.py holds the pairs equal in value and
+gradient. Layers call these; ask for attention weights and they come from the readable path.
+"""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from headwork.functional.attention import check_attention, check_beta, check_bias, default_beta, hide_unseen
+
+
+def fused_attention(
+    q: Float[Tensor, "*batch query d_head"],
+    k: Float[Tensor, "*batch key d_head"],
+    v: Float[Tensor, "*batch key d_value"],
+    *,
+    visible: Bool[Tensor, "*#batch #query #key"] | None = None,
+    causal: bool = False,
+    bias: Float[Tensor, "*#batch #query #key"] | None = None,
+    beta: float | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "*batch query d_value"]:
+    r"""`scaled_dot_product_attention` without the query x key table, which no kernel here writes down.
+
+    `causal=True` costs no mask at all when there is nothing else to hide. `dropout` acts on the weights, as in
+    training. Dao et al., "FlashAttention", 2022.
+
+    >>> q = torch.randn(1, 2, 5, 8)
+    >>> fused_attention(q, q, q, causal=True).shape
+    torch.Size([1, 2, 5, 8])
+    """
+    beta = default_beta(q) if beta is None else beta
+    check_beta(beta)
+    if math.isinf(beta):
+        raise ValueError("beta must be finite for fused attention, got inf: use scaled_dot_product_attention")
+    n_query, n_key = q.shape[-2], k.shape[-2]
+    newest_query_only = causal and n_query == 1
+    kernel_masks = causal and not newest_query_only and visible is None and bias is None and n_query == n_key
+    visible = check_attention(q, k, v, visible=visible, causal=causal and not (newest_query_only or kernel_masks))
+    k, v = hide_unseen(visible, k, v)
+    mask: Tensor | None = visible
+    if bias is not None:
+        check_bias(bias, torch.Size((*q.shape[:-1], n_key)), beta)
+        mask = (bias if visible is None else bias.masked_fill(~visible, -math.inf)).to(q.dtype)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=kernel_masks, scale=beta
+    )
+
+
+def fused_layer_norm(
+    x: Float[Tensor, "*batch d_model"],
+    weight: Float[Tensor, "d_model"] | None = None,
+    bias: Float[Tensor, "d_model"] | None = None,
+    eps: float = 1e-5,
+) -> Float[Tensor, "*batch d_model"]:
+    """`layer_norm` in one kernel.
+
+    >>> fused_layer_norm(torch.tensor([1.0, 3.0]))
+    tensor([-1.0000,  1.0000])
+    """
+    return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
+
+
+def fused_rms_norm(
+    x: Float[Tensor, "*batch d_model"],
+    weight: Float[Tensor, "d_model"] | None = None,
+    eps: float = 1e-6,
+) -> Float[Tensor, "*batch d_model"]:
+    """`rms_norm` in one kernel.
+
+    >>> fused_rms_norm(torch.tensor([1.0, -1.0]))
+    tensor([ 1.0000, -1.0000])
+    """
+    return F.rms_norm(x, x.shape[-1:], weight, eps)
+
+
+def fused_gelu(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    """`gelu` in one kernel.
+
+    >>> fused_gelu(torch.tensor([1.0]))
+    tensor([0.8413])
+    """
+    return F.gelu(x)
+
+
+def fused_gelu_tanh(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    """`gelu_tanh` in one kernel.
+
+    >>> fused_gelu_tanh(torch.tensor([1.0]))
+    tensor([0.8412])
+    """
+    return F.gelu(x, approximate="tanh")

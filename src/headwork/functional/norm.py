@@ -1,0 +1,65 @@
+"""Normalisation: over the features of one token (layer, RMS) or over the batch of one feature (batch)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def layer_norm(
+    x: Float[Tensor, "*batch d_model"],
+    weight: Float[Tensor, "d_model"] | None = None,
+    bias: Float[Tensor, "d_model"] | None = None,
+    eps: float = 1e-5,
+) -> Float[Tensor, "*batch d_model"]:
+    r"""$\gamma\,\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta$ over the features of each token.
+
+    The variance is the biased one (divided by $d$, not $d - 1$) and $\epsilon$ stands inside the root.
+    Ba, Kiros and Hinton, "Layer normalization", 2016.
+
+    >>> layer_norm(torch.tensor([1.0, 3.0]))
+    tensor([-1.0000,  1.0000])
+    """
+    centred = x - x.mean(-1, keepdim=True)
+    variance = centred.square().mean(-1, keepdim=True)
+    return _affine(centred / torch.sqrt(variance + eps), weight, bias)
+
+
+def rms_norm(
+    x: Float[Tensor, "*batch d_model"],
+    weight: Float[Tensor, "d_model"] | None = None,
+    eps: float = 1e-6,
+) -> Float[Tensor, "*batch d_model"]:
+    r"""$\gamma\,\frac{x}{\sqrt{\operatorname{mean}(x^2) + \epsilon}}$: layer norm without the mean.
+
+    Zhang and Sennrich, "Root mean square layer normalization", 2019.
+
+    >>> rms_norm(torch.tensor([3.0, 4.0]))
+    tensor([0.8485, 1.1314])
+    """
+    return _affine(x / torch.sqrt(x.square().mean(-1, keepdim=True) + eps), weight, None)
+
+
+def batch_norm(
+    x: Float[Tensor, "batch *place d_model"],
+    weight: Float[Tensor, "d_model"] | None = None,
+    bias: Float[Tensor, "d_model"] | None = None,
+    eps: float = 1e-5,
+) -> Float[Tensor, "batch *place d_model"]:
+    r"""The same formula with mean and variance over the batch (and every place) of one feature, for comparison.
+
+    Features are the last axis here, as in `layer_norm`; statistics are those of this batch, as in training.
+    Ioffe and Szegedy, "Batch normalization", 2015.
+
+    >>> batch_norm(torch.tensor([[1.0, 5.0], [3.0, 9.0]]))
+    tensor([[-1.0000, -1.0000],
+            [ 1.0000,  1.0000]])
+    """
+    over = tuple(range(x.ndim - 1))
+    centred = x - x.mean(over, keepdim=True)
+    variance = centred.square().mean(over, keepdim=True)
+    return _affine(centred / torch.sqrt(variance + eps), weight, bias)
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias

@@ -1,0 +1,130 @@
+"""Relative position codes: what a score gains or loses by how far the key stands from the query."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headwork.checks import check_positive
+from headwork.functional.distance import distance
+
+
+class RelativeScores(NamedTuple):
+    """The four terms of equation (6) of the ETH sheet; their sum is the score."""
+
+    content_content: Float[Tensor, "*batch query key"]
+    content_position: Float[Tensor, "*batch query key"]
+    content_bias: Float[Tensor, "*batch 1 key"]
+    position_bias: Float[Tensor, "*#batch query key"]
+
+    def total(self) -> Float[Tensor, "*batch query key"]:
+        return self.content_content + self.content_position + self.content_bias + self.position_bias
+
+
+def relative_scores(
+    q: Float[Tensor, "*batch query d_head"],
+    k: Float[Tensor, "*batch key d_head"],
+    r: Float[Tensor, "*#batch shift d_head"],
+    index: Int[Tensor, "query key"],
+    u: Float[Tensor, "*#batch d_head"],
+    v: Float[Tensor, "*#batch d_head"],
+) -> RelativeScores:
+    r"""The score in four terms that know only the shift $\delta = q - k$, with learned biases $u$ and $v$.
+
+    $$A_{q,k} = q \cdot k + q \cdot r_\delta + u \cdot k + v \cdot r_\delta$$
+
+    Here `q`, `k` and `r` are already projected ($Z W_q$, $Z W_k$, $\widetilde W_k r_\delta$); `r` has a row for
+    each shift and `index` says which row belongs to a pair, so that no query x key x d table is built.
+    Dai et al., "Transformer-XL", 2019.
+
+    >>> q, k, r, one = torch.ones(3, 2), torch.ones(4, 2), torch.ones(7, 2), torch.ones(2)
+    >>> relative_scores(q, k, r, relative_index(3, 4), one, one).total()[0, 0]
+    tensor(8.)
+    """
+    return RelativeScores(
+        content_content=q @ k.mT,
+        content_position=_pick(q @ r.mT, index),
+        content_bias=u.unsqueeze(-2) @ k.mT,
+        position_bias=_pick((v.unsqueeze(-2) @ r.mT).expand(*r.shape[:-2], len(index), -1), index),
+    )
+
+
+def relative_index(n_query: int, n_key: int, *, device: torch.device | str | None = None) -> Int[Tensor, "query key"]:
+    """Which row of a table over the shifts $-(n_{key}-1) .. n_{key}-1$ belongs to each pair, shift = query - key.
+
+    >>> relative_index(3, 3)
+    tensor([[2, 1, 0],
+            [3, 2, 1],
+            [4, 3, 2]])
+    """
+    return n_key - 1 - distance(n_query, n_key, device=device)
+
+
+def t5_buckets(
+    n_query: int,
+    n_key: int,
+    *,
+    n_buckets: int = 32,
+    max_distance: int = 128,
+    bidirectional: bool = True,
+    device: torch.device | str | None = None,
+) -> Int[Tensor, "query key"]:
+    """Bucket of each signed distance: one for each near distance, ever wider ones further out.
+
+    Half of the buckets count near distances exactly, half grow as the logarithm up to `max_distance`; both ways if
+    `bidirectional` (an encoder), the past only if not (a decoder). Raffel et al. (T5), 2020.
+
+    >>> t5_buckets(1, 4, n_buckets=8, max_distance=16, bidirectional=False)
+    tensor([[3, 2, 1, 0]])
+    """
+    if n_buckets < 4 or n_buckets % 2:
+        raise ValueError(f"n_buckets must be even and 4 or more, got {n_buckets}")
+    ahead = distance(n_query, n_key, device=device)
+    if bidirectional:
+        n_buckets //= 2
+        start = n_buckets * (ahead > 0)
+        away = ahead.abs()
+    else:
+        start = torch.zeros_like(ahead)
+        away = (-ahead).clamp(min=0)
+    n_exact = n_buckets // 2
+    if max_distance <= n_exact:
+        raise ValueError(f"max_distance must be more than the {n_exact} exact buckets, got {max_distance}")
+    share = torch.log(away.clamp(min=1) / n_exact) / math.log(max_distance / n_exact)
+    far = (n_exact + share * (n_buckets - n_exact)).long().clamp(max=n_buckets - 1)
+    return start + torch.where(away < n_exact, away, far)
+
+
+def alibi_slopes(n_heads: int) -> Float[Tensor, "head"]:
+    r"""A geometric series of slopes: head $h$ of $n$ has $2^{-8h/n}$.
+
+    When $n$ is no power of 2, the rest comes from the series of twice as many heads.
+    Press, Smith and Lewis, "Train short, test long", 2022.
+
+    >>> alibi_slopes(4)
+    tensor([0.2500, 0.0625, 0.0156, 0.0039])
+    """
+    check_positive(n_heads=n_heads)
+    power = 2 ** int(math.log2(n_heads))
+    series = [2 ** (-8 * (h + 1) / power) for h in range(power)]
+    between = [2 ** (-8 * (2 * h + 1) / (2 * power)) for h in range(n_heads - power)]
+    return torch.tensor(series + between)
+
+
+def alibi_bias(
+    n_heads: int, n_query: int, n_key: int, *, device: torch.device | str | None = None
+) -> Float[Tensor, "head query key"]:
+    r"""$-m_h\,|j - i|$: each head fades with distance at its own slope $m_h$.
+
+    >>> alibi_bias(2, 1, 3)[0]
+    tensor([[-0.1250, -0.0625, -0.0000]])
+    """
+    slopes = rearrange(alibi_slopes(n_heads).to(device), "head -> head 1 1")
+    return -slopes * distance(n_query, n_key, device=device).abs()
+
+
+def _pick(by_shift: Float[Tensor, "*batch query shift"], index: Int[Tensor, "query key"]) -> Tensor:
+    return by_shift.gather(-1, index.expand(*by_shift.shape[:-1], -1))

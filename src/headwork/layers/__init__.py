@@ -1,0 +1,33 @@
+"""Thin modules: parameters and one call into functional."""
+
+from headwork.layers.attention import MultiHeadAttention as MultiHeadAttention
+from headwork.layers.attention import SplitHeadAttention as SplitHeadAttention
+from headwork.layers.cache import DecoderCache as DecoderCache
+from headwork.layers.cache import FixedCache as FixedCache
+from headwork.layers.cache import GrowingCache as GrowingCache
+from headwork.layers.decoder_layer import DecoderLayer as DecoderLayer
+from headwork.layers.embeddings import PatchEmbedding as PatchEmbedding
+from headwork.layers.embeddings import TokenEmbedding as TokenEmbedding
+from headwork.layers.embeddings import WordOutput as WordOutput
+from headwork.layers.encoder_layer import EncoderLayer as EncoderLayer
+from headwork.layers.feed_forward import FeedForward as FeedForward
+from headwork.layers.feed_forward import GatedFeedForward as GatedFeedForward
+from headwork.layers.norm import LayerNorm as LayerNorm
+from headwork.layers.norm import RMSNorm as RMSNorm
+from headwork.layers.point import DeferredPoint as DeferredPoint
+from headwork.layers.point import Point as Point
+from headwork.layers.pooling import AttentionPooling as AttentionPooling
+from headwork.layers.pooling import ClassTokenPooling as ClassTokenPooling
+from headwork.layers.pooling import FirstTokenPooling as FirstTokenPooling
+from headwork.layers.pooling import MeanPooling as MeanPooling
+from headwork.layers.positions import AlibiPositions as AlibiPositions
+from headwork.layers.positions import BucketPositions as BucketPositions
+from headwork.layers.positions import LearnedGrid as LearnedGrid
+from headwork.layers.positions import LearnedPositions as LearnedPositions
+from headwork.layers.positions import Positions as Positions
+from headwork.layers.positions import RelativeShifts as RelativeShifts
+from headwork.layers.positions import RotaryPositions as RotaryPositions
+from headwork.layers.positions import SinusoidalGrid as SinusoidalGrid
+from headwork.layers.positions import SinusoidalPositions as SinusoidalPositions
+from headwork.layers.residual import PostNorm as PostNorm
+from headwork.layers.residual import PreNorm as PreNorm

@@ -1,0 +1,100 @@
+"""From ids and images to tokens."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headwork import choices
+from headwork.functional.embedding import look_up
+from headwork.functional.patches import embed_patches, grid_of
+from headwork.layers.linear import linear
+
+
+class TokenEmbedding(nn.Module):
+    """A learned vector for each word of the vocabulary.
+
+    `scaled` multiplies the vectors by sqrt(d_model), as the original Transformer does.
+
+    >>> TokenEmbedding(vocab=100, d_model=8)(torch.tensor([[3, 1, 4]])).shape
+    torch.Size([1, 3, 8])
+    """
+
+    axes = "batch token d_model"
+
+    def __init__(self, vocab: int, d_model: int, *, scaled: bool = False) -> None:
+        super().__init__()
+        self.scale = math.sqrt(d_model) if scaled else 1.0
+        spread = 1 / math.sqrt(d_model) if scaled else 0.02
+        self.table = nn.Parameter(torch.randn(vocab, d_model) * spread)
+
+    def forward(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token d_model"]:
+        if ids.ndim != 2 or ids.shape[1] == 0:
+            raise ValueError(
+                f"token ids must have the axes (batch, token) and at least one token, got shape {tuple(ids.shape)}"
+            )
+        vectors = look_up(ids, self.table)
+        return vectors if self.scale == 1.0 else vectors * self.scale
+
+    def extra_repr(self) -> str:
+        return f"vocab={self.table.shape[0]}, d_model={self.table.shape[1]}"
+
+
+class WordOutput(nn.Module):
+    """One score for each word of the vocabulary at each token, by the embedding table (tied) or a map of its own.
+
+    >>> embedding = TokenEmbedding(vocab=100, d_model=8)
+    >>> WordOutput(choices.TiedOutput(), 100, 8)(torch.randn(1, 5, 8), embedding).shape
+    torch.Size([1, 5, 100])
+    """
+
+    axes = "batch token vocab"
+
+    def __init__(self, choice: choices.WordOutput, vocab: int, d_model: int) -> None:
+        super().__init__()
+        match choice:
+            case choices.TiedOutput():
+                self.scale = 1 / math.sqrt(d_model) if choice.scaled else 1.0
+                self.weight = None
+            case choices.UntiedOutput():
+                self.scale = 1.0
+                self.weight = linear(d_model, vocab, bias=False).weight
+        self.bias = nn.Parameter(torch.zeros(vocab)) if choice.bias else None
+
+    def forward(
+        self, x: Float[Tensor, "batch token d_model"], embedding: TokenEmbedding
+    ) -> Float[Tensor, "batch token vocab"]:
+        x = x if self.scale == 1.0 else x * self.scale
+        return nn.functional.linear(x, embedding.table if self.weight is None else self.weight, self.bias)
+
+
+class PatchEmbedding(nn.Module):
+    """One linear map for every patch of an image, stored as the convolution it is equal to.
+
+    >>> PatchEmbedding(n_channels=3, patch=(4, 4), d_model=8)(torch.randn(1, 3, 8, 8)).shape
+    torch.Size([1, 4, 8])
+    """
+
+    axes = "batch token d_model"
+
+    def __init__(self, n_channels: int, patch: tuple[int, int], d_model: int) -> None:
+        super().__init__()
+        self.n_channels, self.patch = n_channels, patch
+        self.weight = nn.Parameter(torch.empty(d_model, n_channels, *patch))
+        self.bias = nn.Parameter(torch.zeros(d_model))
+        nn.init.xavier_uniform_(self.weight.flatten(1))
+
+    def forward(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch token d_model"]:
+        self.grid(image)
+        return embed_patches(image, self.weight, self.bias)
+
+    def grid(self, image: Float[Tensor, "batch channel row column"]) -> tuple[int, int]:
+        """How many (rows, columns) of patches the image has."""
+        grid = grid_of(image, self.patch)
+        if image.shape[1] != self.n_channels:
+            raise ValueError(f"image must have {self.n_channels} channels, got {image.shape[1]}")
+        return grid
+
+    def extra_repr(self) -> str:
+        return f"n_channels={self.n_channels}, patch={self.patch}, d_model={len(self.weight)}"

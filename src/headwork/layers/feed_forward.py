@@ -1,0 +1,95 @@
+"""The position-wise feed-forward network: the same small network for every token."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwork import choices
+from headwork.functional.fused import fused_gelu, fused_gelu_tanh
+from headwork.layers.linear import linear
+from headwork.layers.point import Point
+
+ACTIVATIONS: dict[choices.Activation, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": fused_gelu,
+    "gelu_tanh": fused_gelu_tanh,
+    "silu": nn.functional.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """W2 activation(W1 x), each token for itself.
+
+    >>> FeedForward(8, 32, activation="relu")(torch.randn(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    axes = "batch token d_model"
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: choices.Activation = "gelu",
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.activation = find_activation(activation)
+        self.up = linear(d_model, d_ff, bias=bias)
+        self.hidden = Point("batch token d_ff")
+        self.dropout = nn.Dropout(dropout)
+        self.down = linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        return self.down(self.dropout(self.hidden(self.activation(self.up(x)))))
+
+
+class GatedFeedForward(nn.Module):
+    """W2 (activation(W_gate x) * W1 x): the gate decides how much of each feature passes. Shazeer, 2020.
+
+    >>> GatedFeedForward(8, 32, activation="silu")(torch.randn(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    axes = "batch token d_model"
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: choices.Activation = "silu",
+        bias: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.activation = find_activation(activation)
+        self.gate = linear(d_model, d_ff, bias=bias)
+        self.up = linear(d_model, d_ff, bias=bias)
+        self.hidden = Point("batch token d_ff")
+        self.dropout = nn.Dropout(dropout)
+        self.down = linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        return self.down(self.dropout(self.hidden(self.activation(self.gate(x)) * self.up(x))))
+
+
+def make_feed_forward(
+    choice: choices.AnyFeedForward, d_model: int, *, dropout: float = 0.0
+) -> FeedForward | GatedFeedForward:
+    match choice:
+        case choices.FeedForward():
+            kind: type[FeedForward | GatedFeedForward] = FeedForward
+        case choices.GatedFeedForward():
+            kind = GatedFeedForward
+    return kind(d_model, choice.d_ff, activation=choice.activation, bias=choice.bias, dropout=dropout)
+
+
+def find_activation(name: choices.Activation) -> Callable[[Tensor], Tensor]:
+    if name not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {name!r}")
+    return ACTIVATIONS[name]

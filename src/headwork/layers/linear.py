@@ -1,0 +1,40 @@
+"""Linear maps, started so that neither signals nor gradients grow."""
+
+import torch
+from einops import einsum, rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwork.checks import check_positive
+
+
+def linear(d_in: int, d_out: int, *, bias: bool = True) -> nn.Linear:
+    """A linear map that starts with Glorot's uniform weights and a bias of zero."""
+    check_positive(d_in=d_in, d_out=d_out)
+    layer = nn.Linear(d_in, d_out, bias=bias)
+    nn.init.xavier_uniform_(layer.weight)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+class HeadwiseLinear(nn.Module):
+    """A linear map for each slice of the features: head i sees X_i = X[:, i d : (i + 1) d] and nothing else.
+
+    >>> HeadwiseLinear(8, n_heads=4)(torch.randn(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    def __init__(self, d_model: int, n_heads: int, *, bias: bool = True) -> None:
+        super().__init__()
+        d_head = d_model // n_heads
+        self.weight = nn.Parameter(torch.empty(n_heads, d_head, d_head))
+        self.bias = nn.Parameter(torch.zeros(d_model)) if bias else None
+        for of_head in self.weight:
+            nn.init.xavier_uniform_(of_head)
+
+    def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
+        slices = rearrange(x, "batch token (head d_in) -> batch token head d_in", head=len(self.weight))
+        mapped = einsum(slices, self.weight, "batch token head d_in, head d_out d_in -> batch token head d_out")
+        joined = rearrange(mapped, "batch token head d_out -> batch token (head d_out)")
+        return joined if self.bias is None else joined + self.bias

@@ -1,0 +1,59 @@
+"""Norms with their parameters."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwork import choices
+from headwork.functional.fused import fused_layer_norm, fused_rms_norm
+
+
+class LayerNorm(nn.Module):
+    """Mean 0 and variance 1 over the features of each token, then a learned scale and shift.
+
+    >>> LayerNorm(8)(torch.randn(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    axes = "batch token d_model"
+
+    def __init__(self, d_model: int, *, eps: float = 1e-5, bias: bool = True) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model)) if bias else None
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        return fused_layer_norm(x, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"d_model={len(self.weight)}, eps={self.eps}, bias={self.bias is not None}"
+
+
+class RMSNorm(nn.Module):
+    """Root mean square 1 over the features of each token, then a learned scale.
+
+    >>> RMSNorm(8)(torch.randn(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    axes = "batch token d_model"
+
+    def __init__(self, d_model: int, *, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d_model))
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        return fused_rms_norm(x, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"d_model={len(self.weight)}, eps={self.eps}"
+
+
+def make_norm(choice: choices.AnyNorm, d_model: int) -> LayerNorm | RMSNorm:
+    match choice:
+        case choices.LayerNorm():
+            return LayerNorm(d_model, eps=choice.eps, bias=choice.bias)
+        case choices.RMSNorm():
+            return RMSNorm(d_model, eps=choice.eps)

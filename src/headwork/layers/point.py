@@ -1,0 +1,40 @@
+"""Named places inside a model where a tensor can be looked at, or replaced, from outside."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+
+class Point(nn.Module):
+    """A place where a tensor passes by under a name and with named axes; it changes nothing.
+
+    `hw.record` looks here, and so does any forward hook; what a hook returns replaces the tensor.
+    """
+
+    def __init__(self, axes: str) -> None:
+        super().__init__()
+        self.axes = axes
+
+    def forward(self, value: Tensor) -> Tensor:
+        return value
+
+    def extra_repr(self) -> str:
+        return self.axes
+
+
+class DeferredPoint(Point):
+    """A point whose tensor costs something, as weights beside a fused kernel do: computed only if asked for."""
+
+    def __init__(self, axes: str) -> None:
+        super().__init__(axes)
+        self.keepers: list[Callable[[Callable[[], Tensor]], None]] = []
+
+    def offer(self, compute: Callable[[], Tensor]) -> Tensor | None:
+        """Show the tensor to forward hooks; returned only if one replaced it. Keepers may compute it later."""
+        for keep in self.keepers:
+            keep(compute)
+        if not self._forward_hooks and not self._forward_pre_hooks:
+            return None
+        shown: Tensor = compute()
+        passed: Tensor = self(shown)
+        return None if passed is shown else passed

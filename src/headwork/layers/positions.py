@@ -1,0 +1,275 @@
+"""Where a token stands: what is added to it, how its query and key are turned, what its scores gain.
+
+A stack owns one of the position modules below and asks it once per call for all three; most answer only one.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from headwork import choices
+from headwork.functional.embedding import look_up
+from headwork.functional.positions import sinusoidal_positions, sinusoidal_positions_2d, sinusoids
+from headwork.functional.relative import alibi_bias, relative_index, t5_buckets
+from headwork.functional.rotary import rotary_angles, rotate
+from headwork.layers.linear import linear
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """The turn of every place, ready to be applied to queries and keys."""
+
+    angles: Float[Tensor, "#batch 1 token pair"]
+    layout: Literal["interleaved", "halves"]
+
+    def __call__(self, x: Float[Tensor, "batch head token d_head"]) -> Float[Tensor, "batch head token d_head"]:
+        return rotate(x, self.angles, self.layout)
+
+
+class Positions(nn.Module):
+    """No positions at all: nothing is added, nothing turns, no score changes."""
+
+    def vectors(
+        self, positions: Int[Tensor, "#batch token"], n_total: int
+    ) -> Float[Tensor, "#batch token d_model"] | None:
+        """What is added to the tokens at these positions, all of them below `n_total`."""
+        return None
+
+    def rotation(self, positions: Int[Tensor, "#batch token"]) -> Rotation | None:
+        """How the queries and keys of the tokens at these positions are turned."""
+        return None
+
+    def bias(self, x: Float[Tensor, "batch query d_model"], n_key: int) -> Float[Tensor, "1 head query key"] | None:
+        """What the scaled scores of the tokens x gain, when they are the newest of `n_key`."""
+        return None
+
+
+class LearnedPositions(Positions):
+    """A learned vector for each of `max_tokens` places, added to the token.
+
+    >>> LearnedPositions(max_tokens=512, d_model=8).vectors(torch.arange(5)[None], 5).shape
+    torch.Size([1, 5, 8])
+    """
+
+    def __init__(self, max_tokens: int, d_model: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(max_tokens, d_model) * 0.02)
+
+    def vectors(self, positions: Int[Tensor, "#batch token"], n_total: int) -> Float[Tensor, "#batch token d_model"]:
+        if n_total > len(self.table):
+            raise ValueError(
+                f"a sequence must not be longer than the {len(self.table)} learned positions, got {n_total} tokens"
+            )
+        return look_up(positions, self.table, "positions")
+
+
+class SinusoidalPositions(Positions):
+    """The fixed sines and cosines of the original Transformer, added to the token; any length.
+
+    >>> SinusoidalPositions(d_model=8).vectors(torch.arange(5)[None], 5).shape
+    torch.Size([1, 5, 8])
+    """
+
+    n_ready = 1024
+
+    def __init__(
+        self, d_model: int, *, base: float = 10_000.0, layout: Literal["interleaved", "halves"] = "interleaved"
+    ) -> None:
+        super().__init__()
+        self.base, self.layout = base, layout
+        table = sinusoidal_positions(self.n_ready, d_model, base=base, layout=layout)
+        self.register_buffer("table", table, persistent=False)
+
+    def vectors(self, positions: Int[Tensor, "#batch token"], n_total: int) -> Float[Tensor, "#batch token d_model"]:
+        table = self.get_buffer("table")
+        if n_total > self.n_ready:
+            table = sinusoidal_positions(n_total, table.shape[1], base=self.base, layout=self.layout).to(table)
+        return look_up(positions, table, "positions")
+
+
+class RotaryPositions(Positions):
+    """Queries and keys are turned by an angle that grows with the place; any length.
+
+    >>> turn = RotaryPositions(d_head=4).rotation(torch.arange(5)[None])
+    >>> turn(torch.randn(2, 3, 5, 4)).shape
+    torch.Size([2, 3, 5, 4])
+    """
+
+    def __init__(
+        self, d_head: int, *, base: float = 10_000.0, layout: Literal["interleaved", "halves"] = "halves"
+    ) -> None:
+        super().__init__()
+        if d_head % 2:
+            raise ValueError(f"d_head must be even (rotary positions turn pairs of features), got {d_head}")
+        self.d_head, self.base, self.layout = d_head, base, layout
+
+    def rotation(self, positions: Int[Tensor, "#batch token"]) -> Rotation:
+        angles = rotary_angles(positions, self.d_head, base=self.base)
+        return Rotation(rearrange(angles, "batch token pair -> batch 1 token pair"), self.layout)
+
+
+class AlibiPositions(Positions):
+    """Scores fade linearly with distance, each head at its own slope; any length.
+
+    >>> AlibiPositions(n_heads=4).bias(torch.zeros(1, 2, 8), 5).shape
+    torch.Size([1, 4, 2, 5])
+    """
+
+    def __init__(self, n_heads: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+
+    def bias(self, x: Float[Tensor, "batch query d_model"], n_key: int) -> Float[Tensor, "1 head query key"]:
+        return alibi_bias(self.n_heads, x.shape[1], n_key, device=x.device).to(x.dtype)[None]
+
+
+class BucketPositions(Positions):
+    """T5: a learned bias for each head and bucket of distances; any length.
+
+    >>> BucketPositions(n_heads=4, bidirectional=True).bias(torch.zeros(1, 2, 8), 5).shape
+    torch.Size([1, 4, 2, 5])
+    """
+
+    def __init__(self, n_heads: int, *, n_buckets: int = 32, max_distance: int = 128, bidirectional: bool) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(n_buckets, n_heads) * 0.02)
+        self.max_distance, self.bidirectional = max_distance, bidirectional
+
+    def bias(self, x: Float[Tensor, "batch query d_model"], n_key: int) -> Float[Tensor, "1 head query key"]:
+        buckets = t5_buckets(
+            x.shape[1],
+            n_key,
+            n_buckets=len(self.table),
+            max_distance=self.max_distance,
+            bidirectional=self.bidirectional,
+            device=self.table.device,
+        )
+        return rearrange(look_up(buckets, self.table), "query key head -> 1 head query key")
+
+
+class RelativeShifts(nn.Module):
+    """The learned part of equation (6) of the ETH sheet, one for each attention layer: u, v and W~_k over sinusoids.
+
+    The score q.k + q.r + u.k + v.r is the product of (q + u) with k and a bias of (q + v) . r, so that it goes
+    through fused attention as well; `headwork.functional.relative_scores` writes the four terms out.
+
+    >>> q, bias = RelativeShifts(d_model=8, n_heads=2, d_head=4)(torch.randn(1, 2, 3, 4), n_key=5, beta=0.5)
+    >>> q.shape, bias.shape
+    (torch.Size([1, 2, 3, 4]), torch.Size([1, 2, 3, 5]))
+    """
+
+    def __init__(self, d_model: int, n_heads: int, d_head: int) -> None:
+        super().__init__()
+        self.d_model, self.n_heads = d_model, n_heads
+        self.key = linear(d_model, n_heads * d_head, bias=False)
+        self.u = nn.Parameter(torch.zeros(n_heads, d_head))
+        self.v = nn.Parameter(torch.zeros(n_heads, d_head))
+
+    def forward(
+        self, q: Float[Tensor, "batch head query d_head"], n_key: int, beta: float
+    ) -> tuple[Float[Tensor, "batch head query d_head"], Float[Tensor, "batch head query key"]]:
+        """The queries with u added, and what the scaled scores gain from the shifts."""
+        by_shift = (q + self.v[:, None, :]) @ self.codes(n_key, q).mT
+        index = relative_index(q.shape[2], n_key, device=q.device)
+        return q + self.u[:, None, :], beta * by_shift.gather(-1, index.expand(*by_shift.shape[:-1], -1))
+
+    def codes(self, n_key: int, like: Tensor) -> Float[Tensor, "head shift d_head"]:
+        """W~_k r for every shift from -(n_key - 1) to n_key - 1."""
+        shifts = torch.arange(1 - n_key, n_key, device=like.device)
+        codes = self.key(sinusoids(shifts, self.d_model).to(like.dtype))
+        return rearrange(codes, "shift (head d) -> head shift d", head=self.n_heads)
+
+
+class LearnedGrid(nn.Module):
+    """A learned vector for each patch; a grid of another size gets them by bicubic interpolation.
+
+    >>> LearnedGrid(4, 4, d_model=8)(torch.zeros(1, 12, 8), grid=(2, 6)).shape
+    torch.Size([1, 12, 8])
+    """
+
+    axes = "batch token d_model"
+
+    def __init__(self, n_rows: int, n_columns: int, d_model: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(n_rows, n_columns, d_model) * 0.02)
+
+    def forward(
+        self, patches: Float[Tensor, "batch token d_model"], grid: tuple[int, int]
+    ) -> Float[Tensor, "batch token d_model"]:
+        table: Tensor = self.table
+        if grid != (table.shape[0], table.shape[1]):
+            image = rearrange(table, "row column d_model -> 1 d_model row column")
+            wider = nn.functional.interpolate(image, size=grid, mode="bicubic", align_corners=False)
+            table = rearrange(wider, "1 d_model row column -> row column d_model")
+        return patches + rearrange(table, "row column d_model -> 1 (row column) d_model")
+
+
+class SinusoidalGrid(nn.Module):
+    """Fixed sinusoids, half of the width for the row and half for the column; any size.
+
+    >>> SinusoidalGrid()(torch.zeros(1, 6, 8), grid=(2, 3)).shape
+    torch.Size([1, 6, 8])
+    """
+
+    axes = "batch token d_model"
+
+    def forward(
+        self, patches: Float[Tensor, "batch token d_model"], grid: tuple[int, int]
+    ) -> Float[Tensor, "batch token d_model"]:
+        table = sinusoidal_positions_2d(*grid, patches.shape[-1], device=patches.device)
+        return patches + rearrange(table.to(patches.dtype), "row column d_model -> 1 (row column) d_model")
+
+
+def count_positions(
+    x: Tensor, *, n_past: int = 0, visible: Bool[Tensor, "batch key"] | None = None
+) -> Int[Tensor, "#batch token"]:
+    """The place of each token of x, counting visible ones only: left padding does not move a sentence.
+
+    `visible` covers the past as well.
+
+    >>> count_positions(torch.zeros(1, 4), visible=torch.tensor([[False, False, True, True]]))
+    tensor([[0, 0, 0, 1]])
+    """
+    n_token = x.shape[1]
+    if visible is None:
+        return torch.arange(n_past, n_past + n_token, device=x.device)[None]
+    return (visible.cumsum(1) - 1).clamp(min=0)[:, -n_token:]
+
+
+def make_positions(
+    choice: choices.TextPositions, *, d_model: int, n_heads: int, d_head: int, bidirectional: bool
+) -> Positions:
+    match choice:
+        case choices.NoPositions() | choices.RelativePositions():
+            return Positions()
+        case choices.LearnedPositions():
+            return LearnedPositions(choice.max_tokens, d_model)
+        case choices.SinusoidalPositions():
+            return SinusoidalPositions(d_model, base=choice.base, layout=choice.layout)
+        case choices.RotaryPositions():
+            return RotaryPositions(d_head, base=choice.base, layout=choice.layout)
+        case choices.AlibiPositions():
+            return AlibiPositions(n_heads)
+        case choices.BucketPositions():
+            return BucketPositions(
+                n_heads,
+                n_buckets=choice.n_buckets,
+                max_distance=choice.max_distance,
+                bidirectional=bidirectional,
+            )
+
+
+def make_grid(
+    choice: choices.GridPositions, grid: tuple[int, int], d_model: int
+) -> LearnedGrid | SinusoidalGrid | None:
+    match choice:
+        case choices.NoPositions():
+            return None
+        case choices.LearnedGrid():
+            return LearnedGrid(*grid, d_model)
+        case choices.SinusoidalGrid():
+            return SinusoidalGrid()

@@ -1,0 +1,12 @@
+"""One architecture per file, its frozen config beside it."""
+
+from headwork.models.decoder import Decoder as Decoder
+from headwork.models.decoder import DecoderConfig as DecoderConfig
+from headwork.models.encoder import Encoder as Encoder
+from headwork.models.encoder import EncoderConfig as EncoderConfig
+from headwork.models.encoder_decoder import EncoderDecoder as EncoderDecoder
+from headwork.models.encoder_decoder import EncoderDecoderConfig as EncoderDecoderConfig
+from headwork.models.resnet import ResNet as ResNet
+from headwork.models.resnet import ResNetConfig as ResNetConfig
+from headwork.models.vision_transformer import VisionTransformer as VisionTransformer
+from headwork.models.vision_transformer import VisionTransformerConfig as VisionTransformerConfig

@@ -1,0 +1,161 @@
+"""A text encoder that looks both ways: BERT, RoBERTa, DistilBERT."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from headwork import choices, masks
+from headwork.checks import check_positive
+from headwork.layers.embeddings import TokenEmbedding, WordOutput
+from headwork.layers.feed_forward import find_activation
+from headwork.layers.linear import linear
+from headwork.layers.norm import make_norm
+from headwork.layers.point import Point
+from headwork.layers.pooling import make_text_pooling
+from headwork.layers.positions import count_positions
+from headwork.models.stack import StackConfig, check_visible_tokens, make_encoder_layers, make_text_positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(StackConfig):
+    """BERT-base by default; `vocab` and `task` are yours to say."""
+
+    vocab: int
+    task: choices.EncoderTask
+    d_model: int = 768
+    n_layers: int = 12
+    heads: choices.AnyHeads = choices.Heads(n_heads=12)
+    feed_forward: choices.AnyFeedForward = choices.FeedForward(d_ff=3072, activation="gelu")
+    norm: choices.AnyNorm = choices.LayerNorm(eps=1e-12)
+    norm_order: choices.NormOrder = "post"
+    position: choices.TextPositions = choices.LearnedPositions(max_tokens=512)
+    n_segments: int = 2
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(vocab=self.vocab, n_layers=self.n_layers)
+        if self.n_segments < 0:
+            raise ValueError(f"n_segments must be 0 (none) or more, got {self.n_segments}")
+
+
+class Encoder(nn.Module):
+    """Token, position and segment embeddings, a stack of layers, and the head of the task.
+
+    >>> config = EncoderConfig(vocab=100, task=choices.Features(), d_model=8, n_layers=2,
+    ...     heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=32))
+    >>> Encoder(config)(torch.tensor([[3, 1, 4, 1, 5]])).shape
+    torch.Size([1, 5, 8])
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = TokenEmbedding(config.vocab, config.d_model)
+        self.segments = TokenEmbedding(config.n_segments, config.d_model) if config.n_segments else None
+        self.positions = make_text_positions(config, config.position, bidirectional=True)
+        self.embedding_norm = make_norm(config.norm, config.d_model) if config.norm_order == "post" else None
+        self.dropout = nn.Dropout(config.dropout)
+        self.tokens = Point("batch token d_model")
+        self.layers = make_encoder_layers(config, config.n_layers)
+        self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
+        self.head = make_head(config)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "batch token"],
+        segments: Int[Tensor, "batch token"] | None = None,
+        *,
+        visible: Bool[Tensor, "batch token"] | None = None,
+    ) -> Float[Tensor, "batch *output"]:
+        """Scores for the task; `visible` marks the real tokens (True) against the padding."""
+        x = self.encode(ids, segments, visible=visible)
+        return x if self.head is None else self.head(x, self.embedding, visible)
+
+    def encode(
+        self,
+        ids: Int[Tensor, "batch token"],
+        segments: Int[Tensor, "batch token"] | None = None,
+        *,
+        visible: Bool[Tensor, "batch token"] | None = None,
+    ) -> Float[Tensor, "batch token d_model"]:
+        """The vector of each token, before the head. Padding is hidden from every token."""
+        check_visible_tokens(visible, ids)
+        x = self._embed(ids, segments, visible)
+        bias = self.positions.bias(x, ids.shape[1])
+        rotation = self.positions.rotation(count_positions(ids, visible=visible))
+        keys = None if visible is None else masks.tokens(visible)
+        for layer in self.layers:
+            x = layer(x, keys, bias=bias, rotation=rotation)
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def _embed(
+        self, ids: Tensor, segments: Tensor | None, visible: Tensor | None
+    ) -> Float[Tensor, "batch token d_model"]:
+        x = self.embedding(ids)
+        places = self.positions.vectors(count_positions(ids, visible=visible), ids.shape[1])
+        if places is not None:
+            x = x + places
+        if self.segments is not None:
+            x = x + self.segments(ids.new_zeros(ids.shape) if segments is None else segments)
+        elif segments is not None:
+            raise ValueError("segments must be None for a model with n_segments=0, got a tensor")
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x)
+        return self.tokens(self.dropout(x))
+
+
+class ClassifyHead(nn.Module):
+    """Pool, dense, activation, linear."""
+
+    axes = "batch class"
+
+    def __init__(self, config: EncoderConfig, task: choices.Classify) -> None:
+        super().__init__()
+        self.pooling = make_text_pooling(task.pooling, config.d_model)
+        self.dense = linear(config.d_model, config.d_model)
+        self.activation = nn.Tanh() if task.activation == "tanh" else nn.ReLU()
+        self.dropout = nn.Dropout(config.dropout)
+        self.classes = linear(config.d_model, task.n_classes)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch token d_model"],
+        embedding: TokenEmbedding,
+        visible: Bool[Tensor, "batch token"] | None,
+    ) -> Float[Tensor, "batch class"]:
+        pooled = self.activation(self.dense(self.pooling(x, visible)))
+        return self.classes(self.dropout(pooled))
+
+
+class FillMasksHead(nn.Module):
+    """Dense, activation, norm, then the score of each word by the embedding table."""
+
+    axes = "batch token vocab"
+
+    def __init__(self, config: EncoderConfig, task: choices.FillMasks) -> None:
+        super().__init__()
+        self.dense = linear(config.d_model, config.d_model)
+        self.activation = find_activation(task.activation)
+        self.norm = make_norm(config.norm, config.d_model)
+        self.words = WordOutput(choices.TiedOutput(bias=True), config.vocab, config.d_model)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch token d_model"],
+        embedding: TokenEmbedding,
+        visible: Bool[Tensor, "batch token"] | None,
+    ) -> Float[Tensor, "batch token vocab"]:
+        return self.words(self.norm(self.activation(self.dense(x))), embedding)
+
+
+def make_head(config: EncoderConfig) -> ClassifyHead | FillMasksHead | None:
+    match config.task:
+        case choices.Classify():
+            return ClassifyHead(config, config.task)
+        case choices.FillMasks():
+            return FillMasksHead(config, config.task)
+        case choices.Features():
+            return None

@@ -1,0 +1,164 @@
+"""An encoder and a decoder that looks at it: the original Transformer, Marian, T5.
+
+Which mask goes where (question 2b of the EECS 182 sheet): the padding mask of the source on the encoder's
+self-attention and on the decoder's cross-attention; the causal mask on the decoder's self-attention.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from headwork import choices, masks
+from headwork.checks import check_positive
+from headwork.layers.cache import DecoderCache
+from headwork.layers.embeddings import TokenEmbedding, WordOutput
+from headwork.layers.norm import make_norm
+from headwork.layers.point import Point
+from headwork.layers.positions import Positions, count_positions
+from headwork.models.stack import (
+    StackConfig,
+    check_visible_tokens,
+    make_decoder_layers,
+    make_encoder_layers,
+    make_text_positions,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(StackConfig):
+    """The base model of "Attention is all you need" by default; `vocab` is yours to say.
+
+    `target_vocab=None` shares one vocabulary and one embedding table between source and target.
+    """
+
+    vocab: int
+    target_vocab: int | None = None
+    d_model: int = 512
+    n_encoder_layers: int = 6
+    n_decoder_layers: int = 6
+    heads: choices.AnyHeads = choices.Heads(n_heads=8)
+    feed_forward: choices.AnyFeedForward = choices.FeedForward(d_ff=2048, activation="relu")
+    norm: choices.AnyNorm = choices.LayerNorm()
+    norm_order: choices.NormOrder = "post"
+    position: choices.TextPositions = choices.SinusoidalPositions()
+    scaled_embedding: bool = True
+    output: choices.WordOutput = choices.TiedOutput()
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(
+            vocab=self.vocab,
+            target_vocab=self.target_vocab,
+            n_encoder_layers=self.n_encoder_layers,
+            n_decoder_layers=self.n_decoder_layers,
+        )
+
+
+class EncoderDecoder(nn.Module):
+    """Reads the source both ways, writes the target from left to right.
+
+    >>> config = EncoderDecoderConfig(vocab=100, d_model=8, n_encoder_layers=1, n_decoder_layers=1,
+    ...     heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=32))
+    >>> EncoderDecoder(config)(torch.tensor([[3, 1, 4, 1, 5]]), torch.tensor([[2, 7]])).shape
+    torch.Size([1, 2, 100])
+    """
+
+    def __init__(self, config: EncoderDecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        pre = config.norm_order == "pre"
+        self.embedding = TokenEmbedding(config.vocab, config.d_model, scaled=config.scaled_embedding)
+        self.target_embedding = (
+            None
+            if config.target_vocab is None
+            else TokenEmbedding(config.target_vocab, config.d_model, scaled=config.scaled_embedding)
+        )
+        self.dropout = nn.Dropout(config.dropout)
+
+        self.encoder_positions = make_text_positions(config, config.position, bidirectional=True)
+        self.encoder_tokens = Point("batch source_token d_model")
+        self.encoder_layers = make_encoder_layers(config, config.n_encoder_layers)
+        self.encoder_norm = make_norm(config.norm, config.d_model) if pre else None
+
+        self.decoder_positions = make_text_positions(config, config.position, bidirectional=False)
+        self.decoder_tokens = Point("batch token d_model")
+        self.decoder_layers = make_decoder_layers(config, config.n_decoder_layers)
+        self.decoder_norm = make_norm(config.norm, config.d_model) if pre else None
+        self.words = WordOutput(config.output, config.target_vocab or config.vocab, config.d_model)
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source_token"],
+        target: Int[Tensor, "batch token"],
+        *,
+        source_visible: Bool[Tensor, "batch source_token"] | None = None,
+        target_visible: Bool[Tensor, "batch token"] | None = None,
+    ) -> Float[Tensor, "batch token vocab"]:
+        """Scores of the word after each target token; `..._visible` marks the real tokens against the padding."""
+        memory = self.encode(source, visible=source_visible)
+        return self.decode(target, memory, memory_visible=source_visible, visible=target_visible)
+
+    def encode(
+        self, source: Int[Tensor, "batch source_token"], *, visible: Bool[Tensor, "batch source_token"] | None = None
+    ) -> Float[Tensor, "batch source_token d_model"]:
+        """The memory: a vector for each source token."""
+        check_visible_tokens(visible, source, name="source_visible")
+        places = count_positions(source, visible=visible)
+        x = self.encoder_tokens(self._embed(self.embedding, self.encoder_positions, source, places, source.shape[1]))
+        bias, rotation = self.encoder_positions.bias(x, source.shape[1]), self.encoder_positions.rotation(places)
+        keys = None if visible is None else masks.tokens(visible)
+        for layer in self.encoder_layers:
+            x = layer(x, keys, bias=bias, rotation=rotation)
+        return x if self.encoder_norm is None else self.dropout(self.encoder_norm(x))
+
+    def decode(
+        self,
+        target: Int[Tensor, "batch token"],
+        memory: Float[Tensor, "batch source_token d_model"],
+        *,
+        memory_visible: Bool[Tensor, "batch source_token"] | None = None,
+        visible: Bool[Tensor, "batch key"] | None = None,
+        cache: DecoderCache | None = None,
+    ) -> Float[Tensor, "batch token vocab"]:
+        """Scores of the word after each target token, given the memory."""
+        if len(memory) != len(target):
+            raise ValueError(f"source and target must have the same batch size, got {len(memory)} and {len(target)}")
+        n_past = 0 if cache is None else cache.n_tokens
+        n_key = n_past + target.shape[1]
+        check_visible_tokens(visible, target, n_past, "target_visible")
+        check_visible_tokens(memory_visible, memory[:, :, 0], name="memory_visible")
+        places = count_positions(target, n_past=n_past, visible=visible)
+        x = self.decoder_tokens(self._embed(self._target_embedding, self.decoder_positions, target, places, n_key))
+        bias, rotation = self.decoder_positions.bias(x, n_key), self.decoder_positions.rotation(places)
+        keys = None if visible is None else masks.tokens(visible)
+        memory_keys = None if memory_visible is None else masks.tokens(memory_visible)
+        for i, layer in enumerate(self.decoder_layers):
+            x = layer(
+                x,
+                memory,
+                keys,
+                memory_keys,
+                bias=bias,
+                rotation=rotation,
+                cache=None if cache is None else cache.self_attention[i],
+                memory_cache=None if cache is None else cache.cross_attention[i],
+            )
+        if self.decoder_norm is not None:
+            x = self.dropout(self.decoder_norm(x))
+        return self.words(x, self._target_embedding)
+
+    def new_cache(self) -> DecoderCache:
+        return DecoderCache(self.config.n_decoder_layers)
+
+    @property
+    def _target_embedding(self) -> TokenEmbedding:
+        return self.embedding if self.target_embedding is None else self.target_embedding
+
+    def _embed(
+        self, embedding: TokenEmbedding, positions: Positions, ids: Tensor, places: Tensor, n_total: int
+    ) -> Float[Tensor, "batch token d_model"]:
+        x, vectors = embedding(ids), positions.vectors(places, n_total)
+        return self.dropout(x if vectors is None else x + vectors)

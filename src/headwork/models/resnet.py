@@ -1,0 +1,87 @@
+"""A small residual network for small images: the CNN to compare with."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwork.checks import check_positive
+from headwork.layers.linear import linear
+from headwork.layers.point import Point
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResNetConfig:
+    """ResNet-20 for CIFAR by default (6 n_blocks + 2 layers); `n_classes` is yours to say."""
+
+    n_classes: int
+    n_channels: int = 3
+    n_blocks: int = 3
+    widths: tuple[int, ...] = (16, 32, 64)
+
+    def __post_init__(self) -> None:
+        check_positive(n_classes=self.n_classes, n_channels=self.n_channels, n_blocks=self.n_blocks)
+        if not self.widths or min(self.widths) < 1:
+            raise ValueError(f"widths must name the channels of each stage, each 1 or more, got {self.widths}")
+
+
+class ResidualBlock(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut: relu(f(x) + x). He et al., "Deep residual learning", 2016."""
+
+    axes = "batch channel row column"
+
+    def __init__(self, d_in: int, d_out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(d_in, d_out, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(d_out)
+        self.conv2 = nn.Conv2d(d_out, d_out, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(d_out)
+        same_shape = d_in == d_out and stride == 1
+        self.shortcut = (
+            nn.Identity()
+            if same_shape
+            else nn.Sequential(nn.Conv2d(d_in, d_out, 1, stride, bias=False), nn.BatchNorm2d(d_out))
+        )
+
+    def forward(self, x: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch wider lower narrower"]:
+        y = self.norm1(self.conv1(x)).relu()
+        return (self.norm2(self.conv2(y)) + self.shortcut(x)).relu()
+
+
+class ResNet(nn.Module):
+    """A convolution, stages of residual blocks that halve the image and widen it, the mean over the image, classes.
+
+    >>> ResNet(ResNetConfig(n_classes=10))(torch.randn(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(self, config: ResNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        first = config.widths[0]
+        self.conv = nn.Conv2d(config.n_channels, first, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(first)
+        self.features = Point("batch channel row column")
+        self.blocks = nn.ModuleList()
+        d_in = first
+        for stage, width in enumerate(config.widths):
+            for block in range(config.n_blocks):
+                self.blocks.append(ResidualBlock(d_in, width, stride=2 if stage and not block else 1))
+                d_in = width
+        self.pooled = Point("batch channel")
+        self.classes = linear(d_in, config.n_classes)
+        self.logits = Point("batch class")
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch class"]:
+        if image.ndim != 4 or image.shape[1] != self.config.n_channels:
+            raise ValueError(
+                f"image must have the axes (batch, channel={self.config.n_channels}, row, column), "
+                f"got shape {tuple(image.shape)}"
+            )
+        x = self.features(self.norm(self.conv(image)).relu())
+        for block in self.blocks:
+            x = block(x)
+        return self.logits(self.classes(self.pooled(x.mean((2, 3)))))
