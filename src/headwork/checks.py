@@ -1,6 +1,7 @@
-"""Errors that name the argument, the rule and the value; each check returns nothing or raises `ValueError`."""
+"""Errors that name the argument, the rule and the value."""
 
-from collections.abc import Collection
+import difflib
+from collections.abc import Collection, Iterable
 
 
 def check_positive(**counts: int | None) -> None:
@@ -37,3 +38,16 @@ def check_one_of(options: Collection[str], **values: str) -> None:
     for name, value in values.items():
         if value not in options:
             raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The end of an error about an unknown word: the nearest known one, or what there is.
+
+    >>> nearest("bert-bas", ["bert-base", "gpt2"])
+    "; did you mean 'bert-base'?"
+    >>> nearest("x", ["bert-base", "gpt2"])
+    '; there are bert-base, gpt2'
+    """
+    known = list(known)
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"

@@ -123,8 +123,8 @@ def default_beta(q: Float[Tensor, "*batch query d_head"]) -> float:
 
 
 def hide_unseen(
-    visible: Bool[Tensor, "*#batch #query #key"] | None, *of_keys: Float[Tensor, "*batch key d"]
-) -> tuple[Float[Tensor, "*batch key d"], ...]:
+    visible: Bool[Tensor, "*#batch #query #key"] | None, *of_keys: Float[Tensor, "*batch key _"]
+) -> tuple[Float[Tensor, "*batch key _"], ...]:
     """Zeros in place of the keys that no query may see, so that a NaN in the padding goes nowhere (0 * NaN is NaN)."""
     if visible is None:
         return of_keys

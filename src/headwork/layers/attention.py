@@ -59,7 +59,8 @@ class MultiHeadAttention(nn.Module):
         d_memory = d_model if d_memory is None else d_memory
 
         self.d_model, self.d_memory = d_model, d_memory
-        self.n_heads, self.n_kv_heads, self.d_head = n_heads, n_kv_heads, d_head
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
+        self.d_head, self.d_value = d_head, d_value
         self.beta = 1 / math.sqrt(d_head) if beta is None else beta
         check_beta(self.beta)
         self.dropout = dropout

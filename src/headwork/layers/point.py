@@ -1,8 +1,10 @@
 """Named places inside a model where a tensor can be looked at, or replaced, from outside."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 
 class Point(nn.Module):
@@ -27,11 +29,17 @@ class DeferredPoint(Point):
 
     def __init__(self, axes: str) -> None:
         super().__init__(axes)
-        self.keepers: list[Callable[[Callable[[], Tensor]], None]] = []
+        self._keepers: OrderedDict[int, Callable[[Callable[[], Tensor]], None]] = OrderedDict()
+
+    def keep_with(self, keep: Callable[[Callable[[], Tensor]], None]) -> RemovableHandle:
+        """At every pass hand `keep` a function that computes the tensor, until the handle is removed."""
+        handle = RemovableHandle(self._keepers)
+        self._keepers[handle.id] = keep
+        return handle
 
     def offer(self, compute: Callable[[], Tensor]) -> Tensor | None:
         """Show the tensor to forward hooks; returned only if one replaced it. Keepers may compute it later."""
-        for keep in self.keepers:
+        for keep in self._keepers.values():
             keep(compute)
         if not self._forward_hooks and not self._forward_pre_hooks:
             return None

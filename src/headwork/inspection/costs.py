@@ -1,0 +1,250 @@
+"""What a forward pass costs: parameters, floating-point operations by kind, and the memory training would keep."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from headwork.inspection.shapes import evaluating
+from headwork.layers.attention import MultiHeadAttention
+from headwork.layers.embeddings import PatchEmbedding, WordOutput
+from headwork.layers.feed_forward import FeedForward, GatedFeedForward
+from headwork.layers.point import Point
+from headwork.layers.positions import RelativeShifts
+from headwork.models.encoder import ClassifyHead, FillMasksHead
+
+Operation = Literal["projections", "scores", "mixing", "feed-forward", "embedding", "output", "convolution", "other"]
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """The operations of one module itself, not of the modules inside it."""
+
+    name: str
+    operation: Operation
+    flops: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The price of one forward pass. A multiplication and an addition are 2 FLOPs.
+
+    Matrix products and convolutions are counted; what costs a few operations for each activation (softmax, norms, GELU)
+    is not. Causal attention is counted in full, although a kernel may skip the hidden half.
+    """
+
+    rows: tuple[CostRow, ...]
+    n_parameters: int
+    parameter_bytes: int
+    activation_bytes: int
+    """What autograd keeps for the backward pass, without dropout, beside parameters and inputs."""
+    n_tokens: int
+    """The longest sequence any attention layer looked at; 0 without attention."""
+
+    @property
+    def flops(self) -> int:
+        return sum(row.flops for row in self.rows)
+
+    def by_operation(self) -> dict[Operation, int]:
+        """FLOPs of each kind of operation, the largest first."""
+        total: defaultdict[Operation, int] = defaultdict(int)
+        for row in self.rows:
+            total[row.operation] += row.flops
+        return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+    @property
+    def projections(self) -> int:
+        """What attention spends on making queries, keys, values and outputs: it grows with the length n."""
+        return self.by_operation().get("projections", 0)
+
+    @property
+    def attention(self) -> int:
+        """What attention spends on scores and on mixing the values: it grows with n squared."""
+        by_operation = self.by_operation()
+        return by_operation.get("scores", 0) + by_operation.get("mixing", 0)
+
+    @property
+    def crossover(self) -> int | None:
+        """From so many tokens on the attention products cost no less than the projections; None: no attention."""
+        return math.ceil(self.n_tokens * self.projections / self.attention) if self.attention else None
+
+    @property
+    def whole_crossover(self) -> int | None:
+        """From so many tokens on they cost no less than everything else together."""
+        if not self.attention:
+            return None
+        return math.ceil(self.n_tokens * (self.flops - self.attention) / self.attention)
+
+    def verdict(self) -> str:
+        """Which term dominates, and from which length on that changes."""
+        if self.crossover is None:
+            return "There is no attention in this model."
+        larger, smaller = ("attention products", "projections")
+        if self.n_tokens < self.crossover:
+            larger, smaller = smaller, larger
+        ratio = max(self.projections, self.attention) / max(min(self.projections, self.attention), 1)
+        return (
+            f"At {self.n_tokens:,} tokens the {larger} cost {ratio:.3g} times the {smaller}.\n"
+            f"Attention products overtake the projections from {self.crossover:,} tokens on, "
+            f"and all else together from {self.whole_crossover:,}."
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"parameters        {self.n_parameters:,} ({_bytes(self.parameter_bytes)})",
+            f"activations       {_bytes(self.activation_bytes)} kept for the backward pass",
+            f"forward FLOPs     {self.flops:,} ({_short(self.flops)})",
+        ]
+        for operation, flops in self.by_operation().items():
+            lines.append(f"  {operation:<15} {flops:,} ({flops / max(self.flops, 1):.1%})")
+        return "\n".join([*lines, self.verdict()])
+
+
+def cost(model: nn.Module, *inputs: Tensor, **keywords: object) -> Cost:
+    """Count one forward pass of the model on these inputs, attention products included.
+
+    The run is in evaluation mode; the model is left as it was. Fake tensors cost nothing to count.
+
+    >>> attention = hw.layers.MultiHeadAttention(d_model=64, n_heads=4)
+    >>> x = torch.randn(1, 5, 64)
+    >>> print(cost(attention, x, x).verdict())
+    At 5 tokens the projections cost 25.6 times the attention products.
+    Attention products overtake the projections from 128 tokens on, and all else together from 128.
+    """
+    counter = FlopCounterMode(display=False, custom_mapping=_ALSO_COUNTED)
+    calls = _Calls(counter)
+    kept = _KeptForBackward(model, inputs)
+    with evaluating(model), calls.watching(model), torch.enable_grad(), kept.watching(), counter:
+        model(*inputs, **keywords)
+    return Cost(
+        rows=tuple(_rows(model, calls.flops)),
+        n_parameters=sum(p.numel() for p in model.parameters()),
+        parameter_bytes=sum(p.numel() * p.element_size() for p in model.parameters()),
+        activation_bytes=kept.total_bytes,
+        n_tokens=calls.n_tokens,
+    )
+
+
+class _Calls:
+    """FLOPs of each module itself, without those of the modules it calls; and the longest sequence attended to."""
+
+    def __init__(self, counter: FlopCounterMode) -> None:
+        self.counter = counter
+        self.flops: defaultdict[str, int] = defaultdict(int)
+        self.n_tokens = 0
+        self.running: list[tuple[str, int]] = []
+
+    @contextmanager
+    def watching(self, model: nn.Module) -> Iterator[None]:
+        hooks = [
+            hook
+            for name, module in model.named_modules()
+            if not isinstance(module, Point)  # to look at attention weights is to compute them
+            for hook in (
+                module.register_forward_pre_hook(partial(self._enter, name)),
+                module.register_forward_hook(self._leave),
+            )
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _enter(self, name: str, module: nn.Module, inputs: tuple[object, ...]) -> None:
+        if isinstance(module, MultiHeadAttention):
+            self.n_tokens = max(self.n_tokens, *(t.shape[1] for t in inputs[:2] if isinstance(t, Tensor)))
+        self.running.append((name, self.counter.get_total_flops()))
+
+    def _leave(self, module: nn.Module, inputs: object, output: object) -> None:
+        name, before = self.running.pop()
+        spent = self.counter.get_total_flops() - before
+        self.flops[name] += spent
+        if self.running:
+            self.flops[self.running[-1][0]] -= spent
+
+
+class _KeptForBackward:
+    """Every storage that autograd saves, counted once; parameters, buffers and inputs are there anyway."""
+
+    def __init__(self, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        there_anyway = [*model.parameters(), *model.buffers(), *inputs]
+        self.known = {t.untyped_storage()._cdata: t.untyped_storage() for t in there_anyway}
+        self.total_bytes = 0
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        with torch.autograd.graph.saved_tensors_hooks(self._count, lambda kept: kept):
+            yield
+
+    def _count(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self.known:
+            self.known[storage._cdata] = storage
+            self.total_bytes += storage.nbytes()
+        return tensor
+
+
+def _fused_attention_flops(q: torch.Size, k: torch.Size, v: torch.Size, *_: object, **__: object) -> int:
+    batch, head, query, d_head = q
+    return 2 * batch * head * query * k[2] * (d_head + v[3])
+
+
+# torch counts 0 for the kernel that runs on the CPU (pytorch#195460).
+_ALSO_COUNTED = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _fused_attention_flops}
+
+
+def _rows(model: nn.Module, flops_of: Mapping[str, int]) -> Iterator[CostRow]:
+    for name, module in model.named_modules():
+        flops = flops_of.get(name, 0)
+        if flops and isinstance(module, MultiHeadAttention):
+            scores = flops * module.d_head // (module.d_head + module.d_value)
+            yield CostRow(name, "scores", scores)
+            yield CostRow(name, "mixing", flops - scores)
+        elif flops:
+            yield CostRow(name, _operation(model, name), flops)
+
+
+def _operation(model: nn.Module, name: str) -> Operation:
+    """What a product is for, by the innermost module around it that says so."""
+    parts = name.split(".") if name else []
+    for depth in range(len(parts), -1, -1):
+        match model.get_submodule(".".join(parts[:depth])):
+            case RelativeShifts() if depth == len(parts):
+                return "scores"
+            case MultiHeadAttention():
+                return "projections"
+            case FeedForward() | GatedFeedForward():
+                return "feed-forward"
+            case PatchEmbedding():
+                return "embedding"
+            case WordOutput() | ClassifyHead() | FillMasksHead():
+                return "output"
+            case nn.Conv2d():
+                return "convolution"
+            case _:
+                pass
+    return "output" if parts and parts[-1] == "classes" else "other"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+
+
+def _short(count: float) -> str:
+    for unit in ("", "K", "M", "G", "T", "P"):
+        if count < 1000 or unit == "P":
+            break
+        count /= 1000
+    return f"{count:.3g} {unit}FLOPs"

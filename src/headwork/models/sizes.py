@@ -1,0 +1,114 @@
+"""Published models by name: their configs, without their weights.
+
+>>> size("gpt2").d_model
+768
+"""
+
+from headwork import choices
+from headwork.checks import nearest
+from headwork.models.decoder import Decoder, DecoderConfig
+from headwork.models.encoder import Encoder, EncoderConfig
+from headwork.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from headwork.models.resnet import ResNet, ResNetConfig
+from headwork.models.vision_transformer import VisionTransformer, VisionTransformerConfig
+
+ModelConfig = EncoderConfig | DecoderConfig | EncoderDecoderConfig | VisionTransformerConfig | ResNetConfig
+Model = Encoder | Decoder | EncoderDecoder | VisionTransformer | ResNet
+
+_T5 = choices.Heads(n_heads=8, d_head=64, d_value=64, bias=False, beta=1.0)
+
+SIZES: dict[str, ModelConfig] = {
+    "digits-vit": VisionTransformerConfig(
+        n_classes=10,
+        image=(8, 8),
+        n_channels=1,
+        patch=(2, 2),
+        d_model=64,
+        n_layers=4,
+        heads=choices.Heads(n_heads=4),
+        feed_forward=choices.FeedForward(d_ff=128),
+    ),
+    "vit-s16": VisionTransformerConfig(
+        n_classes=1000,
+        d_model=384,
+        heads=choices.Heads(n_heads=6),
+        feed_forward=choices.FeedForward(d_ff=1536),
+    ),
+    "vit-b16": VisionTransformerConfig(n_classes=1000),
+    "resnet20": ResNetConfig(n_classes=10),
+    "bert-base": EncoderConfig(vocab=30_522, task=choices.FillMasks()),
+    "bert-large": EncoderConfig(
+        vocab=30_522,
+        task=choices.FillMasks(),
+        d_model=1024,
+        n_layers=24,
+        heads=choices.Heads(n_heads=16),
+        feed_forward=choices.FeedForward(d_ff=4096),
+    ),
+    "distilbert": EncoderConfig(vocab=30_522, task=choices.FillMasks(), n_layers=6, n_segments=0),
+    "gpt2": DecoderConfig(vocab=50_257),
+    "gpt2-xl": DecoderConfig(
+        vocab=50_257,
+        d_model=1600,
+        n_layers=48,
+        heads=choices.Heads(n_heads=25),
+        feed_forward=choices.FeedForward(d_ff=6400, activation="gelu_tanh"),
+    ),
+    "llama-2-7b": DecoderConfig(
+        vocab=32_000,
+        d_model=4096,
+        n_layers=32,
+        heads=choices.Heads(n_heads=32, bias=False),
+        feed_forward=choices.GatedFeedForward(d_ff=11_008),
+        norm=choices.RMSNorm(eps=1e-5),
+        position=choices.RotaryPositions(),
+        output=choices.UntiedOutput(),
+        dropout=0.0,
+        attention_dropout=0.0,
+    ),
+    "llama-3-8b": DecoderConfig(
+        vocab=128_256,
+        d_model=4096,
+        n_layers=32,
+        heads=choices.Heads(n_heads=32, n_kv_heads=8, bias=False),
+        feed_forward=choices.GatedFeedForward(d_ff=14_336),
+        norm=choices.RMSNorm(eps=1e-5),
+        position=choices.RotaryPositions(base=500_000.0),
+        output=choices.UntiedOutput(),
+        dropout=0.0,
+        attention_dropout=0.0,
+    ),
+    "transformer-base": EncoderDecoderConfig(vocab=37_000),
+    "t5-small": EncoderDecoderConfig(
+        vocab=32_128,
+        heads=_T5,
+        feed_forward=choices.FeedForward(d_ff=2048, activation="relu", bias=False),
+        norm=choices.RMSNorm(),
+        norm_order="pre",
+        position=choices.BucketPositions(),
+        scaled_embedding=False,
+        output=choices.TiedOutput(scaled=True),
+    ),
+}
+
+
+def size(name: str) -> ModelConfig:
+    """The config of a published model."""
+    if name not in SIZES:
+        raise ValueError(f"model {name!r} is not known{nearest(name, SIZES)}")
+    return SIZES[name]
+
+
+def build(config: ModelConfig) -> Model:
+    """The model of a config, with fresh weights."""
+    match config:
+        case EncoderConfig():
+            return Encoder(config)
+        case DecoderConfig():
+            return Decoder(config)
+        case EncoderDecoderConfig():
+            return EncoderDecoder(config)
+        case VisionTransformerConfig():
+            return VisionTransformer(config)
+        case ResNetConfig():
+            return ResNet(config)

@@ -1,0 +1,110 @@
+"""hw.ledger: every intermediate with its name, axes and shape."""
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+import headwork as hw
+from headwork.functional import attention_weights
+from headwork.models import SIZES, EncoderDecoderConfig, ResNetConfig, VisionTransformerConfig, build
+
+
+def inputs_of(config, n_tokens=5):
+    match config:
+        case VisionTransformerConfig():
+            return [torch.zeros(1, config.n_channels, *config.image)]
+        case ResNetConfig():
+            return [torch.zeros(1, 3, 32, 32)]
+        case EncoderDecoderConfig():
+            return [torch.zeros(1, n_tokens, dtype=torch.long), torch.zeros(1, n_tokens, dtype=torch.long)]
+        case _:
+            return [torch.zeros(1, n_tokens, dtype=torch.long)]
+
+
+def test_the_table_of_the_qmul_sheet_comes_out():
+    """Question 3.1 of the QMUL sheet: five tokens, width 768, 12 heads."""
+    with FakeTensorMode():
+        table = hw.ledger(build(SIZES["bert-base"]), torch.zeros(1, 5, dtype=torch.long))
+    sheet = {
+        "tokens": [1, 5, 768],
+        "layers.0.attention.queries": [1, 5, 12, 64],
+        "layers.0.attention.keys": [1, 5, 12, 64],
+        "layers.0.attention.values": [1, 5, 12, 64],
+        "layers.0.attention.weights": [1, 12, 5, 5],
+        "layers.0.attention.heads": [1, 5, 12, 64],
+        "layers.0.attention": [1, 5, 768],
+    }
+    assert {name: list(table[name].shape) for name in sheet} == sheet
+    assert table["layers.0.attention.weights"].axes == ("batch", "head", "query", "key")
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_axes_and_shapes_agree_in_every_model(name):
+    with FakeTensorMode():
+        table = hw.ledger(build(SIZES[name]), *inputs_of(SIZES[name]))
+    sizes = {"batch": {1}}
+    for row in table:
+        assert len(row.axes) == len(row.shape), row
+        for axis, size in zip(row.axes, row.shape, strict=True):
+            sizes.setdefault(axis, set()).add(size)
+    for axis in sizes.keys() & {"batch", "head", "kv_head", "d_head", "d_value", "d_model", "d_ff", "vocab", "class"}:
+        assert len(sizes[axis]) == 1, f"{axis} has the sizes {sizes[axis]}"
+
+
+def test_the_model_is_left_as_it_was():
+    model = build(SIZES["resnet20"]).train()
+    model.blocks[0].eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    hw.ledger(model, torch.randn(2, 3, 32, 32))
+    assert model.training
+    assert not model.blocks[0].training
+    assert model.blocks[1].training
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_weights_are_listed_without_being_computed(monkeypatch):
+    attention = hw.layers.MultiHeadAttention(d_model=6, n_heads=2)
+    computed = []
+
+    def watched(q, k, **keywords):
+        computed.append(attention_weights(q, k, **keywords))
+        return computed[-1]
+
+    monkeypatch.setattr("headwork.layers.attention.attention_weights", watched)
+    x = torch.randn(1, 3, 6)
+    assert hw.ledger(attention, x, x)["weights"].shape == (1, 2, 3, 3)
+    assert all(isinstance(weights, FakeTensor) for weights in computed)
+
+
+def test_alike_layers_are_folded_in_print_and_listed_in_full():
+    table = hw.ledger(build(SIZES["digits-vit"]), torch.zeros(1, 1, 8, 8))
+    assert "layers.1 ... layers.3" in str(table)
+    assert "layers.2.attention.weights" not in str(table)
+    assert "layers.2.attention.weights" in table.text(fold=False)
+    assert len(table.text(fold=False).splitlines()) == len(table)
+
+
+def test_two_layers_fold_into_one_line():
+    rows = (hw.inspection.Row("layers.0", ("a",), (2,)), hw.inspection.Row("layers.1", ("a",), (2,)))
+    assert str(hw.inspection.Ledger(rows)).splitlines()[1].split() == ["layers.1", "like", "layers.0"]
+
+
+def test_layers_that_differ_are_not_folded():
+    text = str(hw.ledger(build(SIZES["resnet20"]), torch.zeros(1, 3, 32, 32)))
+    assert "blocks.3" in text
+    assert "like" not in text
+
+
+def test_an_unknown_name_names_the_nearest():
+    table = hw.ledger(build(SIZES["digits-vit"]), torch.zeros(1, 1, 8, 8))
+    with pytest.raises(KeyError, match="did you mean 'pooling'"):
+        table["poling"]
+
+
+def test_a_module_without_named_axes_has_an_empty_ledger():
+    table = hw.ledger(nn.Linear(3, 3), torch.zeros(1, 3))
+    assert len(table) == 0
+    assert str(table) == ""
