@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headwork needs Python 3.11 or newer; say make PYTHON=python3.11")'
@@ -11,8 +11,8 @@ BIN := .venv/bin
 	touch $@
 
 demo: .venv/installed
-	$(BIN)/headwork trace vit-digits --figure out/demo.png
-	$(BIN)/headwork cost vit-digits
+	$(BIN)/headwork trace digits-vit --figure out/demo.png
+	$(BIN)/headwork cost digits-vit
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto -q
@@ -28,3 +28,6 @@ bench: .venv/installed
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+docs: .venv/installed
+	$(BIN)/python docs/make_figures.py

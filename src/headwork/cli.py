@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from headwork.models import ModelConfig
 
+FIGURE_ENDINGS = (".png", ".svg", ".pdf")
 MODEL_HELP = "A published model (see `headwork sizes`) or a config.json file."
 
 
@@ -43,6 +44,7 @@ class Trace(OfModel):
     def run(self) -> None:
         from headwork.inspection import ledger
 
+        self.check()
         with fake_model(self) as (model, inputs):
             table = ledger(model, *inputs)
         if self.figure is not None:
@@ -51,6 +53,19 @@ class Trace(OfModel):
             say(json.dumps([asdict(row) for row in table], indent=2))
         else:
             say(table.text(fold=not self.all))
+
+    def check(self) -> None:
+        """Raise for options that do not go together, before any work is done."""
+        from headwork.models import VisionTransformerConfig
+
+        if self.figure is not None and self.figure.suffix not in FIGURE_ENDINGS:
+            raise ValueError(f"figure must end in one of {', '.join(FIGURE_ENDINGS)}, got {self.figure}")
+        if self.image is None:
+            return
+        if self.figure is None:
+            raise ValueError(f"image is used for the drawing only: give --figure too, got image {self.image} alone")
+        if not isinstance(find_config(self.model), VisionTransformerConfig):
+            raise ValueError(f"image is for image models, got {self.model}")
 
 
 @dataclass(frozen=True)

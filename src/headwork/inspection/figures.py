@@ -65,7 +65,7 @@ def _draw_input(ax: Axes, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         ax.set_axis_off()
         ax.text(0, 1, "\n".join([f"{len(first)} random token ids:", *lines]), va="top")
         return
-    ax.imshow(first.permute(1, 2, 0).squeeze(-1).clamp(0, 1), cmap="gray_r", interpolation="nearest")
+    ax.imshow(first.permute(1, 2, 0).squeeze(-1).clamp(0, 1).numpy(), cmap="gray_r", interpolation="nearest")
     ax.set_xticks([])
     ax.set_yticks([])
     if not isinstance(model, VisionTransformer):
@@ -91,9 +91,9 @@ def _draw_head(ax: Axes, model: nn.Module, inputs: tuple[Tensor, ...], weights: 
     if isinstance(model, VisionTransformer):
         rows, columns = model.patches.grid(inputs[0])
         query = weights[0] if weights.shape[-1] > rows * columns else weights.mean(0)
-        ax.imshow(query[-rows * columns :].reshape(rows, columns), cmap="viridis", vmin=0)
+        ax.imshow(query[-rows * columns :].reshape(rows, columns).numpy(), cmap="viridis", vmin=0)
     else:
-        ax.imshow(weights, cmap="viridis", vmin=0, interpolation="nearest", aspect="auto")
+        ax.imshow(weights.numpy(), cmap="viridis", vmin=0, interpolation="nearest", aspect="auto")
     ax.set_axis_on()
     ax.set_xticks([])
     ax.set_yticks([])

@@ -1,0 +1,101 @@
+"""Draw the figures of the guide: `make docs`."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+import headwork as hw
+from headwork import functional as fn
+from headwork import masks
+
+HERE = Path(__file__).parent
+
+
+def draw_masks() -> Figure:
+    """Each mask on eight keys; a filled square may be looked at."""
+    n = 8
+    examples = {
+        "causal(8)": masks.causal(n),
+        "causal(3, 8)\nthe newest queries": masks.causal(3, n),
+        "window(8, radius=1)": masks.window(n, radius=1),
+        "chunked(8, chunk=3)": masks.chunked(n, chunk=3),
+        "causal & padding(6 of 8)": (masks.causal(n) & masks.padding(torch.tensor([6]), n))[0, 0],
+        "cross(3 of 4, 6 of 8)": masks.cross(torch.tensor([3]), 4, torch.tensor([6]), n)[0, 0],
+    }
+    figure = Figure(figsize=(10, 2.4), layout="constrained")
+    for ax, (name, visible) in zip(figure.subplots(1, len(examples)), examples.items(), strict=True):
+        rows, columns = visible.shape
+        ax.pcolormesh(visible.int().numpy(), cmap="Greys", vmin=0, vmax=1.4, edgecolors="0.7", linewidth=0.5)
+        ax.set(title=name, aspect="equal", xticks=[], yticks=[], ylim=(rows, 0), xlim=(0, columns), xlabel="key")
+    figure.axes[0].set_ylabel("query")
+    return figure
+
+
+def draw_positions() -> Figure:
+    """What each position code gives a model to tell places apart."""
+    panels: list[tuple[str, Tensor, str, str]] = [
+        ("sinusoidal_positions(64, 32)", fn.sinusoidal_positions(64, 32).T, "token", "d_model"),
+        (
+            "the product of two sinusoids\nshows their distance",
+            product(fn.sinusoidal_positions(64, 32)),
+            "key",
+            "query",
+        ),
+        ("the same in two dimensions,\nfrom the centre of 9 x 9", from_the_centre(), "column", "row"),
+        ("rotary: the product of two equal\nvectors, turned", rotary_product(), "key", "query"),
+        ("alibi_bias, head 0 of 4", fn.alibi_bias(4, 64, 64)[0], "key", "query"),
+        ("t5_buckets, both ways", fn.t5_buckets(64, 64).float(), "key", "query"),
+    ]
+    figure = Figure(figsize=(13, 2.9), layout="constrained")
+    for ax, (name, table, across, down) in zip(figure.subplots(1, len(panels)), panels, strict=True):
+        image = ax.imshow(table.numpy(), aspect="auto", cmap="viridis", interpolation="nearest")
+        ax.set(title=name, xlabel=across, ylabel=down)
+        figure.colorbar(image, ax=ax, location="bottom", shrink=0.9)
+    return figure
+
+
+def product(codes: Tensor) -> Tensor:
+    return codes @ codes.T
+
+
+def from_the_centre() -> Tensor:
+    grid = fn.sinusoidal_positions_2d(9, 9, 64)
+    return (grid @ grid[4, 4]) / 32
+
+
+def rotary_product() -> Tensor:
+    turned = fn.rotate(torch.ones(64, 32), fn.rotary_angles(torch.arange(64), 32))
+    return turned @ turned.T / 32
+
+
+def draw_temperature() -> Figure:
+    """The same scores at five temperatures."""
+    scores = torch.tensor([[0.4, 1.6, 0.9, 1.6, -0.5]])
+    betas = (0.0, 1.0, 3.0, 10.0, float("inf"))
+    figure = Figure(figsize=(10, 2.0), layout="constrained")
+    for ax, beta in zip(figure.subplots(1, len(betas), sharey=True), betas, strict=True):
+        ax.bar(range(5), fn.softargmax(scores, beta)[0].numpy(), color="0.35")
+        ax.set(title=f"beta = {beta:g}", xlabel="key", ylim=(0, 0.6), xticks=range(5))
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylabel("weight")
+    return figure
+
+
+def main() -> None:
+    with mpl.rc_context({"font.size": 8, "axes.titlesize": 8, "figure.dpi": 140}):
+        draw_masks().savefig(HERE / "masks.png")
+        draw_positions().savefig(HERE / "positions.png")
+        draw_temperature().savefig(HERE / "temperature.png")
+    torch.manual_seed(0)
+    model = hw.models.build(hw.models.size("digits-vit"))
+    from headwork.inspection.figures import draw_inside
+
+    title = "digits-vit, before training"
+    draw_inside(model, hw.data.sample_digit(0), title=title).savefig(HERE / "inside.png")
+
+
+if __name__ == "__main__":
+    main()

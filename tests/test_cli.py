@@ -1,0 +1,148 @@
+"""The command line as a user types it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from headwork.cli import main
+from headwork.configs import config_to_dict
+from headwork.models import SIZES, DecoderConfig
+
+
+def run(capsys, *arguments):
+    code = main(list(arguments))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_help_does_not_wait_for_torch():
+    program = (
+        "import sys; from headwork.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules and 'matplotlib' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "trace" in done.stdout
+    assert "cost" in done.stdout
+
+
+def test_trace_prints_the_table_of_the_qmul_sheet(capsys):
+    code, out, _ = run(capsys, "trace", "bert-base", "--tokens", "5")
+    assert code == 0
+    assert "tokens                               [1, 5, 768]" in out
+    assert "layers.0.attention.queries           [1, 5, 12, 64]  batch query head d_head" in out
+    assert "layers.0.attention.weights           [1, 12, 5, 5]   batch head query key" in out
+
+
+def test_trace_json_lists_everything(capsys):
+    code, out, _ = run(capsys, "trace", "--json")
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert code == 0
+    assert rows["layers.3.attention.weights"]["shape"] == [1, 4, 17, 17]
+    assert rows["logits"]["axes"] == ["batch", "class"]
+
+
+def test_trace_all_lists_every_layer(capsys):
+    _, out, _ = run(capsys, "trace", "--all")
+    assert "layers.2.attention.weights" in out
+
+
+def test_cost_of_seven_billion_parameters_without_their_memory(capsys):
+    code, out, _ = run(capsys, "cost", "llama-2-7b", "--tokens", "4096", "--json")
+    price = json.loads(out)
+    assert code == 0
+    assert price["n_parameters"] == 6_738_415_616
+    assert price["crossover_tokens"] == 8192
+    assert sum(price["by_operation"].values()) == price["flops"] == sum(row["flops"] for row in price["rows"])
+
+
+def test_cost_prints_the_verdict(capsys):
+    _, out, _ = run(capsys, "cost", "bert-base", "--tokens", "512")
+    assert "Attention products overtake the projections from 1,536 tokens on" in out
+
+
+def test_sizes_lists_and_dumps(capsys):
+    _, out, _ = run(capsys, "sizes")
+    assert "gpt2               Decoder" in out
+    _, out, _ = run(capsys, "sizes", "--json")
+    assert json.loads(out)["gpt2"] == config_to_dict(SIZES["gpt2"])
+
+
+def test_a_config_file_is_a_model_too(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config_to_dict(DecoderConfig(vocab=7, n_layers=1))))
+    code, out, _ = run(capsys, "trace", str(path), "--tokens", "3")
+    assert code == 0
+    assert "[1, 3, 7]" in out
+
+
+@pytest.mark.parametrize("name", ["digits-vit", "resnet20", "t5-small"])
+def test_a_figure_is_drawn(capsys, tmp_path, name):
+    path = tmp_path / "new folder" / "inside.png"
+    code, _, err = run(capsys, "trace", name, "--figure", str(path))
+    assert code == 0
+    assert str(path) in err
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trace", "bert-bse"], "model 'bert-bse' is not known; did you mean 'bert-base'?"),
+        (["cost", "gpt2", "--tokens", "0"], "tokens must be 1 or more, got 0"),
+        (["cost", "gpt2", "--batch", "-1"], "batch must be 1 or more, got -1"),
+        (["cost", "gpt2", "--tokens", "1025"], "longer than the 1024 learned positions, got 1025 tokens"),
+        (["trace", "nowhere.json"], "model must be a config file that exists, got nowhere.json"),
+        (["trace", "--figure", "x.png", "--image", "nowhere.png"], "image must be a file that exists, got nowhere.png"),
+        (["trace", "--image", "a.png"], "image is used for the drawing only: give --figure too"),
+        (["trace", "gpt2", "--figure", "x.png", "--image", "a.png"], "image is for image models"),
+        (["trace", "--figure", "x.xyz"], "figure must end in one of"),
+    ],
+)
+def test_asking_wrongly_is_exit_code_2_and_says_why(capsys, arguments, message):
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert out == ""
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "must be a config file in JSON"),
+        (b"\xff\xfe\x00", "must be a config file in JSON"),
+        (b"{}", "kind must be one of"),
+        (b'{"kind": "DecoderConfig", "vocab": 5, "d_modle": 3}', "did you mean 'd_model'"),
+    ],
+)
+def test_a_broken_config_file_is_named(capsys, tmp_path, content, message):
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    code, _, err = run(capsys, "cost", str(path))
+    assert code == 2
+    assert message in err
+
+
+def test_a_picture_that_cannot_be_read_is_named(capsys, tmp_path):
+    path = tmp_path / "broken.png"
+    path.write_bytes(b"not a picture")
+    code, _, err = run(capsys, "trace", "--figure", str(tmp_path / "x.png"), "--image", str(path))
+    assert code == 2
+    assert "image must be a picture that can be read" in err
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_exit_code_1(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = run(capsys, "trace", "--figure", str(tmp_path / "file" / "x.png"))
+    assert code == 1
+    assert "headwork: failed:" in err
+
+
+def test_an_unknown_command_is_exit_code_2(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["trase"])
+    assert end.value.code == 2
