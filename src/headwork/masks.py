@@ -156,7 +156,8 @@ def draw(
     table = visible.reshape(visible.shape[-2:])
     n_query, n_key = table.shape
     keys = [str(j) for j in range(n_key)] if keys is None else list(keys)
-    queries = keys[-n_query:] if queries is None else list(queries)
+    if queries is None:
+        queries = keys[-n_query:] if n_query <= n_key else [str(i) for i in range(n_query)]
     for name, words, size in (("keys", keys, n_key), ("queries", queries, n_query)):
         if len(words) != size:
             raise ValueError(f"{name} must have one word for each of the {size}, got {len(words)} words")

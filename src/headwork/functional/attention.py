@@ -12,6 +12,9 @@ from torch import Tensor
 
 from headwork.functional.distance import distance
 
+LARGEST_BETA_FOR_A_SUM = 1e6
+"""Beyond this the products beta q.k drown what is added to them, or overflow; softargmax alone takes any beta."""
+
 
 def softargmax(
     scores: Float[Tensor, "*batch query key"],
@@ -42,7 +45,7 @@ def softargmax(
         scaled = beta * (precise - best)  # measured from the best score, no beta can overflow
         weights = torch.softmax(scaled if visible is None else scaled.masked_fill(~visible, lowest), dim=-1)
     else:
-        is_best = (precise == best) if visible is None else (precise == best) & visible
+        is_best = ((precise == best) if visible is None else (precise == best) & visible).to(precise.dtype)
         weights = is_best / is_best.sum(-1, keepdim=True).clamp(min=1)
     if visible is not None:
         weights = weights.masked_fill(~visible, 0.0)
@@ -82,15 +85,18 @@ def attention_weights(
     >>> attention_weights(torch.zeros(2, 3, 8), torch.zeros(2, 5, 8)).shape
     torch.Size([2, 3, 5])
     """
-    visible = check_attention(q, k, None, visible=visible, causal=causal)
+    check_attention(q, k, None, visible=visible)
+    visible = hide_future(visible, q, k) if causal else visible
     beta = default_beta(q) if beta is None else beta
-    (k,) = hide_unseen(visible, k)
+    q, (k,) = hide_blind(visible, q), hide_unseen(visible, k)
     scores = attention_scores(q, k)
     if bias is None:
         return softargmax(scores, beta, visible).to(q.dtype)
     check_beta(beta)
     check_bias(bias, scores.shape, beta)
-    return softargmax(beta * scores + bias, 1.0, visible).to(q.dtype)
+    hidden = bias == -math.inf
+    visible = ~hidden if visible is None else visible & ~hidden
+    return softargmax(beta * scores + bias.masked_fill(hidden, 0.0), 1.0, visible).to(q.dtype)
 
 
 def scaled_dot_product_attention(
@@ -111,7 +117,8 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(torch.zeros(1, 1, 4), torch.zeros(1, 2, 4), v)
     tensor([[[2.]]])
     """
-    visible = check_attention(q, k, v, visible=visible, causal=causal)
+    check_attention(q, k, v, visible=visible)
+    visible = hide_future(visible, q, k) if causal else visible
     weights = attention_weights(q, k, visible=visible, bias=bias, beta=beta)
     (v,) = hide_unseen(visible, v)
     return weights @ v
@@ -132,15 +139,31 @@ def hide_unseen(
     return tuple(t.masked_fill(unseen, 0.0) for t in of_keys)
 
 
+def hide_future(
+    visible: Bool[Tensor, "*#batch #query #key"] | None,
+    q: Float[Tensor, "*batch query d_head"],
+    k: Float[Tensor, "*batch key d_head"],
+) -> Bool[Tensor, "*#batch query key"]:
+    """What is visible and not in the future."""
+    past = distance(q.shape[-2], k.shape[-2], device=q.device) <= 0
+    return past if visible is None else past & visible
+
+
+def hide_blind(
+    visible: Bool[Tensor, "*#batch #query #key"] | None, q: Float[Tensor, "*batch query d_head"]
+) -> Float[Tensor, "*batch query d_head"]:
+    """Zeros in place of the queries that may see no key, for the same reason."""
+    return q if visible is None else q.masked_fill(~visible.any(-1).unsqueeze(-1), 0.0)
+
+
 def check_attention(
     q: Float[Tensor, "*batch query d_head"],
     k: Float[Tensor, "*batch key d_head"],
     v: Float[Tensor, "*batch key d_value"] | None,
     *,
     visible: Bool[Tensor, "*#batch #query #key"] | None,
-    causal: bool,
-) -> Bool[Tensor, "*#batch #query #key"] | None:
-    """Raise for arguments that do not fit together; return `visible` with `causal` folded in."""
+) -> None:
+    """Raise for arguments that do not fit together."""
     for name, t in (("q", q), ("k", k), ("v", v)):
         if t is not None and (t.ndim < 2 or t.shape[-2] == 0):
             raise ValueError(
@@ -150,12 +173,10 @@ def check_attention(
         raise ValueError(f"q and k must have the same width d_head, got {q.shape[-1]} and {k.shape[-1]}")
     if v is not None and k.shape[-2] != v.shape[-2]:
         raise ValueError(f"k and v must have the same number of keys, got {k.shape[-2]} and {v.shape[-2]}")
-    n_query, n_key = q.shape[-2], k.shape[-2]
-    check_visible(visible, torch.Size((*q.shape[:-1], n_key)))
-    if not causal:
-        return visible
-    past = distance(n_query, n_key, device=q.device) <= 0
-    return past if visible is None else past & visible
+    for name, t in (("k", k), ("v", v)):
+        if t is not None and t.shape[:-2] != q.shape[:-2]:
+            raise ValueError(f"{name} must have the batch axes of q, {tuple(q.shape[:-2])}, got shape {tuple(t.shape)}")
+    check_visible(visible, torch.Size((*q.shape[:-1], k.shape[-2])))
 
 
 def check_beta(beta: float) -> None:
@@ -164,8 +185,10 @@ def check_beta(beta: float) -> None:
 
 
 def check_bias(bias: Float[Tensor, "*#batch #query #key"], shape: torch.Size, beta: float) -> None:
-    if math.isinf(beta):
-        raise ValueError("bias needs a finite beta (at beta=inf the scores alone decide), got beta=inf")
+    if beta > LARGEST_BETA_FOR_A_SUM:
+        raise ValueError(
+            f"beta must be at most {LARGEST_BETA_FOR_A_SUM:g} with a bias (beyond, the scores alone decide), got {beta}"
+        )
     if not _broadcasts(bias.shape, shape):
         raise ValueError(f"bias must broadcast to the scores {tuple(shape)}, got {tuple(bias.shape)}")
 

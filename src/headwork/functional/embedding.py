@@ -1,5 +1,6 @@
 """From ids to vectors: one row of a table for each id."""
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
@@ -14,8 +15,9 @@ def look_up(
     tensor([[2., 3.],
             [0., 1.]])
     """
-    if ids.is_floating_point() or ids.is_complex():
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         raise TypeError(f"{name} must be whole numbers, got dtype {ids.dtype}")
+    ids = ids if ids.dtype in (torch.int32, torch.int64) else ids.long()
     if ids.device.type in _KERNELS_THAT_CHECK:
         try:
             return F.embedding(ids, table)

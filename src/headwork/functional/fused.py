@@ -12,7 +12,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwork.functional.attention import check_attention, check_beta, check_bias, default_beta, hide_unseen
+from headwork.checks import check_probability
+from headwork.functional.attention import (
+    LARGEST_BETA_FOR_A_SUM,
+    check_attention,
+    check_beta,
+    check_bias,
+    default_beta,
+    hide_blind,
+    hide_future,
+    hide_unseen,
+)
 
 
 def fused_attention(
@@ -37,13 +47,19 @@ def fused_attention(
     """
     beta = default_beta(q) if beta is None else beta
     check_beta(beta)
-    if math.isinf(beta):
-        raise ValueError("beta must be finite for fused attention, got inf: use scaled_dot_product_attention")
+    check_probability(dropout=dropout)
+    if beta > LARGEST_BETA_FOR_A_SUM:
+        raise ValueError(
+            f"beta must be at most {LARGEST_BETA_FOR_A_SUM:g} for fused attention, got {beta}: "
+            "use scaled_dot_product_attention"
+        )
+    check_attention(q, k, v, visible=visible)
     n_query, n_key = q.shape[-2], k.shape[-2]
     newest_query_only = causal and n_query == 1
     kernel_masks = causal and not newest_query_only and visible is None and bias is None and n_query == n_key
-    visible = check_attention(q, k, v, visible=visible, causal=causal and not (newest_query_only or kernel_masks))
-    k, v = hide_unseen(visible, k, v)
+    if causal and not newest_query_only and not kernel_masks:
+        visible = hide_future(visible, q, k)
+    q, (k, v) = hide_blind(visible, q), hide_unseen(visible, k, v)
     mask: Tensor | None = visible
     if bias is not None:
         check_bias(bias, torch.Size((*q.shape[:-1], n_key)), beta)

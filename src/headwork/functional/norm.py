@@ -19,9 +19,10 @@ def layer_norm(
     >>> layer_norm(torch.tensor([1.0, 3.0]))
     tensor([-1.0000,  1.0000])
     """
-    centred = x - x.mean(-1, keepdim=True)
+    precise = _precise(x)
+    centred = precise - precise.mean(-1, keepdim=True)
     variance = centred.square().mean(-1, keepdim=True)
-    return _affine(centred / torch.sqrt(variance + eps), weight, bias)
+    return _affine((centred / torch.sqrt(variance + eps)).to(x.dtype), weight, bias)
 
 
 def rms_norm(
@@ -36,7 +37,9 @@ def rms_norm(
     >>> rms_norm(torch.tensor([3.0, 4.0]))
     tensor([0.8485, 1.1314])
     """
-    return _affine(x / torch.sqrt(x.square().mean(-1, keepdim=True) + eps), weight, None)
+    precise = _precise(x)
+    mean_square = precise.square().mean(-1, keepdim=True)
+    return _affine((precise / torch.sqrt(mean_square + eps)).to(x.dtype), weight, None)
 
 
 def batch_norm(
@@ -55,9 +58,15 @@ def batch_norm(
             [ 1.0000,  1.0000]])
     """
     over = tuple(range(x.ndim - 1))
-    centred = x - x.mean(over, keepdim=True)
+    precise = _precise(x)
+    centred = precise - precise.mean(over, keepdim=True)
     variance = centred.square().mean(over, keepdim=True)
-    return _affine(centred / torch.sqrt(variance + eps), weight, bias)
+    return _affine((centred / torch.sqrt(variance + eps)).to(x.dtype), weight, bias)
+
+
+def _precise(x: Tensor) -> Tensor:
+    """Half precision in float32, where squares do not overflow."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

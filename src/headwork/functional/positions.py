@@ -45,7 +45,7 @@ def sinusoids(
     """
     check_positive(d_model=d_model)
     channel = torch.arange(d_model)
-    frequency = base ** (-2 * (channel // 2) / d_model).double()
+    frequency = base ** (-2.0 * (channel // 2).double() / d_model)
     angle = positions.cpu().unsqueeze(-1) * frequency  # float64, which some devices lack
     table = torch.where(channel % 2 == 0, angle.sin(), angle.cos()).to(positions.device, torch.get_default_dtype())
     if layout == "interleaved":

@@ -48,7 +48,9 @@ def relative_scores(
         content_content=q @ k.mT,
         content_position=_pick(q @ r.mT, index),
         content_bias=u.unsqueeze(-2) @ k.mT,
-        position_bias=_pick((v.unsqueeze(-2) @ r.mT).expand(*r.shape[:-2], len(index), -1), index),
+        position_bias=_pick(
+            (v.unsqueeze(-2) @ r.mT).expand(*(-1,) * (max(v.ndim + 1, r.ndim) - 2), len(index), -1), index
+        ),
     )
 
 
@@ -60,6 +62,8 @@ def relative_index(n_query: int, n_key: int, *, device: torch.device | str | Non
             [3, 2, 1],
             [4, 3, 2]])
     """
+    if n_query > n_key:
+        raise ValueError(f"n_query must be at most n_key, got n_query={n_query} and n_key={n_key}")
     return n_key - 1 - distance(n_query, n_key, device=device)
 
 

@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.checks import check_positive, check_probability
-from headwork.functional.attention import attention_scores, attention_weights, check_attention, check_beta, softargmax
+from headwork.functional.attention import (
+    LARGEST_BETA_FOR_A_SUM,
+    attention_scores,
+    attention_weights,
+    check_beta,
+    hide_future,
+    softargmax,
+)
 from headwork.functional.fused import fused_attention
 from headwork.layers.cache import AttentionCache, KeysAndValues
 from headwork.layers.linear import HeadwiseLinear, linear
@@ -124,10 +131,10 @@ class MultiHeadAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         new_scores = self.scores.offer(scores)
         if new_scores is not None:
-            hidden_too = check_attention(q, k, v, visible=visible, causal=causal)
-            weights = partial(softargmax, new_scores, 1.0 if math.isfinite(self.beta) else math.inf, hidden_too)
+            beta = 1.0 if math.isfinite(self.beta) else math.inf
+            weights = partial(softargmax, new_scores, beta, hide_future(visible, q, k) if causal else visible)
         new_weights = self.weights.offer(weights)
-        if new_scores is None and new_weights is None and math.isfinite(self.beta):
+        if new_scores is None and new_weights is None and self.beta <= LARGEST_BETA_FOR_A_SUM:
             return fused_attention(q, k, v, visible=visible, causal=causal, bias=bias, beta=self.beta, dropout=dropout)
         return nn.functional.dropout(weights() if new_weights is None else new_weights, dropout) @ v
 
@@ -138,6 +145,8 @@ class MultiHeadAttention(nn.Module):
                     f"{name} must have the axes (batch, token, {width}) and at least one token, "
                     f"got shape {tuple(t.shape)}"
                 )
+        if len(x) != len(memory):
+            raise ValueError(f"x and memory must have the same batch size, got {len(x)} and {len(memory)}")
         if visible is not None and visible.ndim not in (2, 4):
             raise ValueError(
                 "visible must have the axes (query, key) or (batch, head, query, key), each full or 1, "

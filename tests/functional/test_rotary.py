@@ -1,0 +1,163 @@
+"""Rotary positions against loops, Llama (halves) and GPT-J (interleaved), and the law they exist for."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import LlamaConfig
+from transformers.models.gptj import modeling_gptj
+from transformers.models.llama import modeling_llama
+
+from headwork.functional import rotary_angles, rotate
+
+BATCH, HEAD, TOKEN, D_HEAD = 2, 3, 5, 14
+
+both_layouts = pytest.mark.parametrize("layout", ["interleaved", "halves"])
+
+
+def random_heads():
+    return torch.randn(BATCH, HEAD, TOKEN, D_HEAD, dtype=torch.float64)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("d_head", [2, 4, 14])
+@pytest.mark.parametrize("base", [10_000.0, 500_000.0])
+def test_angles_equal_the_formula(d_head, base):
+    places = [0, 1, 11, -3]
+    expected = [[p / base ** (2 * i / d_head) for i in range(d_head // 2)] for p in places]
+    np.testing.assert_allclose(rotary_angles(torch.tensor(places), d_head, base=base), expected, atol=1e-10)
+
+
+@pytest.mark.usefixtures("float64")
+def test_halves_equal_llama_in_value_and_gradient(assert_same):
+    angles = rotary_angles(torch.arange(TOKEN), D_HEAD)
+    both = torch.cat([angles, angles], -1)[None]
+
+    def theirs(q, k):
+        return torch.stack(modeling_llama.apply_rotary_pos_emb(q, k, both.cos(), both.sin()))
+
+    assert_same(
+        lambda q, k: torch.stack([rotate(q, angles, "halves"), rotate(k, angles, "halves")]),
+        theirs,
+        random_heads(),
+        random_heads(),
+    )
+
+
+@pytest.mark.usefixtures("float64")
+def test_interleaved_equals_gpt_j_in_value_and_gradient(assert_same):
+    angles = rotary_angles(torch.arange(TOKEN), D_HEAD)
+
+    def theirs(x):
+        token_first = modeling_gptj.apply_rotary_pos_emb(x.transpose(1, 2), angles.sin()[None], angles.cos()[None])
+        return token_first.transpose(1, 2)
+
+    assert_same(lambda x: rotate(x, angles), theirs, random_heads())
+
+
+@pytest.mark.parametrize("theta", [10_000.0, 500_000.0])
+def test_angles_equal_those_of_llama(theta):
+    config = LlamaConfig(
+        hidden_size=HEAD * D_HEAD,
+        num_attention_heads=HEAD,
+        head_dim=D_HEAD,
+        rope_parameters={"rope_type": "default", "rope_theta": theta},
+    )
+    places = torch.tensor([[0, 1, 2, 509, 4001]])
+    cos, sin = modeling_llama.LlamaRotaryEmbedding(config)(torch.zeros(1), places)
+    angles = rotary_angles(places, D_HEAD, base=theta)
+    torch.testing.assert_close(torch.cat([angles, angles], -1).cos(), cos, rtol=0, atol=1e-3)
+    torch.testing.assert_close(torch.cat([angles, angles], -1).sin(), sin, rtol=0, atol=1e-3)
+
+
+def test_angles_equal_those_of_gpt_j():
+    sin, cos = modeling_gptj.create_sinusoidal_positions(101, D_HEAD).chunk(2, dim=-1)
+    angles = rotary_angles(torch.arange(101), D_HEAD)
+    torch.testing.assert_close(angles.sin(), sin, rtol=0, atol=1e-4)
+    torch.testing.assert_close(angles.cos(), cos, rtol=0, atol=1e-4)
+
+
+@pytest.mark.usefixtures("float64")
+@both_layouts
+def test_rotation_equals_loops_over_the_pairs(layout):
+    x, angles = torch.randn(TOKEN, D_HEAD), torch.randn(TOKEN, D_HEAD // 2)
+    turned = rotate(x, angles, layout)
+    for token, pair in np.ndindex(TOKEN, D_HEAD // 2):
+        first, second = (2 * pair, 2 * pair + 1) if layout == "interleaved" else (pair, pair + D_HEAD // 2)
+        a, b, angle = x[token, first].item(), x[token, second].item(), angles[token, pair].item()
+        assert turned[token, first].item() == pytest.approx(a * math.cos(angle) - b * math.sin(angle), abs=1e-10)
+        assert turned[token, second].item() == pytest.approx(a * math.sin(angle) + b * math.cos(angle), abs=1e-10)
+
+
+@both_layouts
+@settings(max_examples=50, deadline=None)
+@given(place=st.integers(-100, 100), apart=st.integers(-50, 50), shift=st.integers(-100, 100), seed=st.integers(0, 999))
+def test_the_product_depends_on_the_distance_only(layout, place, apart, shift, seed):
+    generator = torch.Generator().manual_seed(seed)
+    q, k = (torch.randn(1, D_HEAD, dtype=torch.float64, generator=generator) for _ in range(2))
+
+    def product(query_place, key_place):
+        angles = rotary_angles(torch.tensor([[query_place], [key_place]]), D_HEAD).double()
+        return rotate(q, angles[0], layout) @ rotate(k, angles[1], layout).T
+
+    torch.testing.assert_close(
+        product(place, place + apart), product(place + shift, place + shift + apart), rtol=0, atol=1e-3
+    )
+
+
+@pytest.mark.usefixtures("float64")
+@both_layouts
+def test_the_product_of_shifted_tokens_stays_to_1e_10(layout):
+    q, k = random_heads(), random_heads()
+    here, there = (rotary_angles(torch.arange(start, start + TOKEN), D_HEAD) for start in (0, 37))
+    products = [rotate(q, angles, layout) @ rotate(k, angles, layout).mT for angles in (here, there)]
+    torch.testing.assert_close(*products, rtol=0, atol=1e-10)
+    assert not torch.allclose(products[0], q @ k.mT)
+
+
+@pytest.mark.usefixtures("float64")
+@both_layouts
+def test_lengths_are_kept_and_place_0_does_not_turn(layout):
+    x = random_heads()
+    turned = rotate(x, rotary_angles(torch.arange(TOKEN), D_HEAD), layout)
+    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), rtol=0, atol=1e-10)
+    assert torch.equal(turned[..., 0, :], x[..., 0, :])
+
+
+@both_layouts
+def test_each_batch_entry_may_stand_elsewhere(layout):
+    """Left padding moves the places of a sentence."""
+    x = random_heads().float()
+    places = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
+    turned = rotate(x, rotary_angles(places, D_HEAD)[:, None], layout)
+    for entry in range(BATCH):
+        assert torch.equal(turned[entry], rotate(x[entry], rotary_angles(places[entry], D_HEAD), layout))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_keeps_its_places_apart(dtype):
+    """bfloat16 has no 4001; the angles must not be rounded to the precision of the features."""
+    x = random_heads().to(dtype)
+    angles = rotary_angles(torch.arange(3998, 3998 + TOKEN), D_HEAD)
+    turned = rotate(x, angles)
+    assert turned.dtype == dtype
+    torch.testing.assert_close(turned.double(), rotate(x.double(), angles.double()), rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("d_head", [7, 1, 0, -2])
+def test_a_width_that_has_no_pairs_is_refused(as_users_run_it, d_head):
+    with pytest.raises(ValueError, match=rf"d_head must be even \(.*pairs.*\), got {d_head}"):
+        rotary_angles(torch.arange(3), d_head)
+
+
+def test_an_odd_number_of_features_is_refused(as_users_run_it):
+    with pytest.raises(ValueError, match="x must have twice as many features as there are angles, got 13 and 7"):
+        rotate(torch.zeros(TOKEN, 13), torch.zeros(TOKEN, 7))
+
+
+def test_an_unknown_layout_is_refused(as_users_run_it):
+    with pytest.raises(ValueError, match="layout must be 'interleaved' or 'halves', got 'thirds'"):
+        rotate(torch.zeros(TOKEN, 14), torch.zeros(TOKEN, 7), "thirds")
