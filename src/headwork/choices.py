@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from headwork.checks import check_one_of, check_positive
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+Layout = Literal["interleaved", "halves"]
 NormOrder = Literal["pre", "post"]
 """Where the norm stands: `pre` is x + f(norm(x)), `post` is norm(x + f(x))."""
 
@@ -34,6 +35,12 @@ class Heads:
 
     def __post_init__(self) -> None:
         check_positive(n_heads=self.n_heads, d_head=self.d_head, d_value=self.d_value, n_kv_heads=self.n_kv_heads)
+        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
+            raise ValueError(
+                f"n_kv_heads must divide n_heads, got n_kv_heads={self.n_kv_heads} and n_heads={self.n_heads}"
+            )
+        if self.beta is not None and not self.beta >= 0:
+            raise ValueError(f"beta must lie in 0 .. inf, got {self.beta}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +120,10 @@ class SinusoidalPositions:
     """The fixed sines and cosines of the original Transformer, added to the token; any length."""
 
     base: float = 10_000.0
-    layout: Literal["interleaved", "halves"] = "interleaved"
+    layout: Layout = "interleaved"
+
+    def __post_init__(self) -> None:
+        check_one_of(get_args(Layout), layout=self.layout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +131,10 @@ class RotaryPositions:
     """Queries and keys are turned by an angle that grows with the place; any length."""
 
     base: float = 10_000.0
-    layout: Literal["interleaved", "halves"] = "halves"
+    layout: Layout = "halves"
+
+    def __post_init__(self) -> None:
+        check_one_of(get_args(Layout), layout=self.layout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +148,12 @@ class BucketPositions:
 
     n_buckets: int = 32
     max_distance: int = 128
+
+    def __post_init__(self) -> None:
+        if self.n_buckets < 4 or self.n_buckets % 2:
+            raise ValueError(f"n_buckets must be even and 4 or more, got {self.n_buckets}")
+        if self.max_distance <= self.n_buckets // 2:
+            raise ValueError(f"max_distance must be more than n_buckets / 2, got {self.max_distance}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,13 +104,22 @@ def tokens(real: Bool[Tensor, "batch key"]) -> Bool[Tensor, "batch 1 1 key"]:
     >>> tokens(torch.tensor([[True, False]])).shape
     torch.Size([1, 1, 1, 2])
     """
-    if real.dtype != torch.bool:
-        raise TypeError(
-            f"real must be boolean (True = a real token), got {real.dtype}: write real.bool() for a 0/1 mask"
-        )
     if real.ndim != 2:
         raise ValueError(f"real must have the axes (batch, key), got shape {tuple(real.shape)}")
+    check_tokens(real, (real.shape[0], real.shape[1]), "real")
     return real[:, None, None, :]
+
+
+def check_tokens(real: Tensor | None, shape: tuple[int, int], name: str = "visible") -> None:
+    """Raise unless `real` is None or marks each token of a batch of this shape."""
+    if real is None:
+        return
+    if real.dtype != torch.bool:
+        raise TypeError(
+            f"{name} must be boolean (True = a real token), got {real.dtype}: write {name}.bool() for a 0/1 mask"
+        )
+    if tuple(real.shape) != shape:
+        raise ValueError(f"{name} must have the axes (batch, token) = {shape}, got {tuple(real.shape)}")
 
 
 def cross(

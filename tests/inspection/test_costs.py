@@ -1,7 +1,5 @@
 """hw.cost: counted, and equal to the formula and to torch's own counter where that one is right."""
 
-import math
-
 import pytest
 import torch
 from torch import nn
@@ -29,11 +27,9 @@ def test_attention_costs_what_the_formula_says():
     )
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", ["digits-vit", "resnet20", "bert-base", "gpt2", "llama-3-8b", "t5-small"])
 def test_agrees_with_torch_where_torch_counts_every_product(name):
     """With the unfused kernel torch's counter sees both attention products; with the fused one it counts 0 for them."""
-    if math.prod(getattr(SIZES[name], key, 1) for key in ("d_model", "n_layers")) > 20_000:
-        pytest.skip("large")
     with FakeTensorMode():
         model = build(SIZES[name]).eval()
         inputs = inputs_of(SIZES[name], n_tokens=7)

@@ -164,9 +164,13 @@ def test_everything_comes_off_again_even_after_an_error(decoder):
         watched = sum(len(m._forward_hooks) for m in decoder.modules())
         return watched + sum(len(m._keepers) for m in decoder.modules() if isinstance(m, DeferredPoint))
 
-    with pytest.raises(RuntimeError), hw.record(decoder):
-        assert hooks() > 0
-        raise RuntimeError
+    def fail_while_recording():
+        with hw.record(decoder):
+            assert hooks() > 0
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_while_recording()
     assert hooks() == 0
 
 

@@ -39,7 +39,7 @@ def test_the_table_of_the_qmul_sheet_comes_out():
     assert table["layers.0.attention.weights"].axes == ("batch", "head", "query", "key")
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", ["digits-vit", "resnet20", "bert-base", "llama-3-8b", "t5-small"])
 def test_axes_and_shapes_agree_in_every_model(name):
     with FakeTensorMode():
         table = hw.ledger(build(SIZES[name]), *inputs_of(SIZES[name]))

@@ -141,10 +141,10 @@ def hide_unseen(
 
 def hide_future(
     visible: Bool[Tensor, "*#batch #query #key"] | None,
-    q: Float[Tensor, "*batch query d_head"],
-    k: Float[Tensor, "*batch key d_head"],
+    q: Float[Tensor, "... query _"],
+    k: Float[Tensor, "... key _"],
 ) -> Bool[Tensor, "*#batch query key"]:
-    """What is visible and not in the future."""
+    """What is visible and not in the future, for as many queries and keys as there are in q and k."""
     past = distance(q.shape[-2], k.shape[-2], device=q.device) <= 0
     return past if visible is None else past & visible
 
@@ -180,7 +180,7 @@ def check_attention(
 
 
 def check_beta(beta: float) -> None:
-    if math.isnan(beta) or beta < 0:
+    if not beta >= 0:  # NaN is not
         raise ValueError(f"beta must lie in 0 .. inf, got {beta}")
 
 

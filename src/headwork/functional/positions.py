@@ -44,9 +44,10 @@ def sinusoids(
             [ 0.8415,  0.5403]])
     """
     check_positive(d_model=d_model)
-    channel = torch.arange(d_model)
-    frequency = base ** (-2.0 * (channel // 2).double() / d_model)
-    angle = positions.cpu().unsqueeze(-1) * frequency  # float64, which some devices lack
+    has_float64 = positions.device.type != "mps"
+    places = positions if has_float64 else positions.cpu()
+    channel = torch.arange(d_model, device=places.device)
+    angle = places.unsqueeze(-1) * base ** (-2.0 * (channel // 2).double() / d_model)
     table = torch.where(channel % 2 == 0, angle.sin(), angle.cos()).to(positions.device, torch.get_default_dtype())
     if layout == "interleaved":
         return table

@@ -3,6 +3,7 @@
 import math
 from functools import partial
 
+import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from headwork.functional.attention import (
     attention_scores,
     attention_weights,
     check_beta,
+    check_visible,
     hide_future,
     softargmax,
 )
@@ -55,6 +57,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(d_model=d_model, n_heads=n_heads, d_head=d_head, d_value=d_value, n_kv_heads=n_kv_heads)
+        check_positive(d_memory=d_memory)
         check_probability(dropout=dropout)
         if (d_head is None or d_value is None) and d_model % n_heads:
             raise ValueError(f"n_heads must divide d_model, got n_heads={n_heads} and d_model={d_model}")
@@ -90,24 +93,27 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Float[Tensor, "batch query d_model"],
         memory: Float[Tensor, "batch key d_memory"],
-        visible: Bool[Tensor, "#batch #head #query #key"] | Bool[Tensor, "#query #key"] | None = None,
+        visible: Bool[Tensor, "#batch #head #query #seen"] | Bool[Tensor, "#query #seen"] | None = None,
         *,
         causal: bool = False,
-        bias: Float[Tensor, "#batch #head #query #key"] | None = None,
+        bias: Float[Tensor, "#batch #head #query #seen"] | None = None,
         rotation: Rotation | None = None,
         cache: AttentionCache | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        self._check(x, memory, visible)
+        self._check(x, memory, visible, cache)
         q = rearrange(self.query(x), "batch query (head d) -> batch query head d", head=self.n_heads)
         q = turn(rearrange(self.queries(q), "batch query head d -> batch head query d"), rotation)
-        project = partial(self._project, memory, visible, rotation)
-        k, v = project() if cache is None else cache(project)
+        if cache is not None:
+            k, v = cache(partial(self._project, memory, rotation))
+        else:
+            if causal and visible is not None:
+                visible, causal = hide_future(visible, x, memory), False
+            k, v = self._project(_hide_unseen_tokens(memory, visible), rotation)
         heads = self._attend(q, *self._for_each_query_head(k, v), visible, causal, bias)
         heads = self.heads(rearrange(heads, "batch head query d -> batch query head d"))
         return self.out(rearrange(heads, "batch query head d -> batch query (head d)"))
 
-    def _project(self, memory: Tensor, visible: Tensor | None, rotation: Rotation | None) -> KeysAndValues:
-        memory = _hide_unseen_tokens(memory, visible)
+    def _project(self, memory: Tensor, rotation: Rotation | None) -> KeysAndValues:
         k = rearrange(self.key(memory), "batch key (head d) -> batch key head d", head=self.n_kv_heads)
         v = rearrange(self.value(memory), "batch key (head d) -> batch key head d", head=self.n_kv_heads)
         k = rearrange(self.keys(k), "batch key head d -> batch head key d")
@@ -131,14 +137,14 @@ class MultiHeadAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         new_scores = self.scores.offer(scores)
         if new_scores is not None:
-            beta = 1.0 if math.isfinite(self.beta) else math.inf
+            beta = 1.0 if self.beta < math.inf else math.inf
             weights = partial(softargmax, new_scores, beta, hide_future(visible, q, k) if causal else visible)
         new_weights = self.weights.offer(weights)
         if new_scores is None and new_weights is None and self.beta <= LARGEST_BETA_FOR_A_SUM:
             return fused_attention(q, k, v, visible=visible, causal=causal, bias=bias, beta=self.beta, dropout=dropout)
         return nn.functional.dropout(weights() if new_weights is None else new_weights, dropout) @ v
 
-    def _check(self, x: Tensor, memory: Tensor, visible: Tensor | None) -> None:
+    def _check(self, x: Tensor, memory: Tensor, visible: Tensor | None, cache: AttentionCache | None) -> None:
         for name, t, width in (("x", x, self.d_model), ("memory", memory, self.d_memory)):
             if t.ndim != 3 or t.shape[1] == 0 or t.shape[2] != width:
                 raise ValueError(
@@ -152,6 +158,8 @@ class MultiHeadAttention(nn.Module):
                 "visible must have the axes (query, key) or (batch, head, query, key), each full or 1, "
                 f"got shape {tuple(visible.shape)}"
             )
+        if cache is None:
+            check_visible(visible, torch.Size((len(x), self.n_heads, x.shape[1], memory.shape[1])))
 
 
 class SplitHeadAttention(MultiHeadAttention):
@@ -215,10 +223,10 @@ def scaled_scores(
     bias: Float[Tensor, "#batch #head #query #key"] | None,
 ) -> Float[Tensor, "batch head query key"]:
     """What the softargmax is taken of; for hard attention (beta=inf) the scores without scale."""
-    scores = attention_scores(q, k).to(q.dtype)
-    if math.isfinite(beta):
+    scores = attention_scores(q, k)
+    if beta < math.inf:
         scores = beta * scores
-    return scores if bias is None else scores + bias
+    return (scores if bias is None else scores + bias).to(q.dtype)
 
 
 def turn(x: Float[Tensor, "batch head token d"], rotation: Rotation | None) -> Float[Tensor, "batch head token d"]:
@@ -226,8 +234,8 @@ def turn(x: Float[Tensor, "batch head token d"], rotation: Rotation | None) -> F
 
 
 def _hide_unseen_tokens(memory: Tensor, visible: Tensor | None) -> Float[Tensor, "batch key d_memory"]:
-    """Zeros in place of the newest tokens that no head and no query may see: not even a NaN passes the projections."""
+    """Zeros in place of the tokens that no head and no query may see: not even a NaN passes the projections."""
     if visible is None:
         return memory
     seen = visible.any(0) if visible.ndim == 2 else visible.any(2).any(1)
-    return memory.masked_fill(~seen[..., -memory.shape[1] :, None], 0.0)
+    return memory.masked_fill(~seen[..., None], 0.0)

@@ -15,7 +15,7 @@ from headwork.layers.linear import linear
 class TokenEmbedding(nn.Module):
     """A learned vector for each word of the vocabulary.
 
-    `scaled` multiplies the vectors by sqrt(d_model), as the original Transformer does.
+    `scaled` multiplies the vectors by sqrt(d_model), as the original Transformer does; errors call the ids `name`.
 
     >>> TokenEmbedding(vocab=100, d_model=8)(torch.tensor([[3, 1, 4]])).shape
     torch.Size([1, 3, 8])
@@ -23,8 +23,9 @@ class TokenEmbedding(nn.Module):
 
     axes = "batch token d_model"
 
-    def __init__(self, vocab: int, d_model: int, *, scaled: bool = False) -> None:
+    def __init__(self, vocab: int, d_model: int, *, scaled: bool = False, name: str = "token ids") -> None:
         super().__init__()
+        self.name = name
         self.scale = math.sqrt(d_model) if scaled else 1.0
         spread = 1 / math.sqrt(d_model) if scaled else 0.02
         self.table = nn.Parameter(torch.randn(vocab, d_model) * spread)
@@ -32,9 +33,9 @@ class TokenEmbedding(nn.Module):
     def forward(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token d_model"]:
         if ids.ndim != 2 or ids.shape[1] == 0:
             raise ValueError(
-                f"token ids must have the axes (batch, token) and at least one token, got shape {tuple(ids.shape)}"
+                f"{self.name} must have the axes (batch, token) and at least one token, got shape {tuple(ids.shape)}"
             )
-        vectors = look_up(ids, self.table)
+        vectors = look_up(ids, self.table, self.name)
         return vectors if self.scale == 1.0 else vectors * self.scale
 
     def extra_repr(self) -> str:

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork import choices
+from headwork.checks import check_positive, check_probability
 from headwork.functional.fused import fused_gelu, fused_gelu_tanh
 from headwork.layers.linear import linear
 from headwork.layers.point import Point
@@ -38,6 +39,8 @@ class FeedForward(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_positive(d_model=d_model, d_ff=d_ff)
+        check_probability(dropout=dropout)
         self.activation = find_activation(activation)
         self.up = linear(d_model, d_ff, bias=bias)
         self.hidden = Point("batch token d_ff")
@@ -67,6 +70,8 @@ class GatedFeedForward(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_positive(d_model=d_model, d_ff=d_ff)
+        check_probability(dropout=dropout)
         self.activation = find_activation(activation)
         self.gate = linear(d_model, d_ff, bias=bias)
         self.up = linear(d_model, d_ff, bias=bias)

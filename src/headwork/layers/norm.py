@@ -24,6 +24,7 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(d_model)) if bias else None
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        check_width(x, self.weight)
         return fused_layer_norm(x, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -45,10 +46,16 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(d_model))
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        check_width(x, self.weight)
         return fused_rms_norm(x, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         return f"d_model={len(self.weight)}, eps={self.eps}"
+
+
+def check_width(x: Tensor, weight: Tensor) -> None:
+    if x.shape[-1:] != weight.shape:
+        raise ValueError(f"x must have the width d_model={len(weight)}, got shape {tuple(x.shape)}")
 
 
 def make_norm(choice: choices.AnyNorm, d_model: int) -> LayerNorm | RMSNorm:

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
@@ -41,8 +42,10 @@ class DeferredPoint(Point):
         """Show the tensor to forward hooks; returned only if one replaced it. Keepers may compute it later."""
         for keep in self._keepers.values():
             keep(compute)
-        if not self._forward_hooks and not self._forward_pre_hooks:
+        if not (self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks):
             return None
         shown: Tensor = compute()
+        before = shown.clone()
         passed: Tensor = self(shown)
-        return None if passed is shown else passed
+        edited_in_place = not torch.allclose(shown, before, rtol=0, atol=0, equal_nan=True)
+        return passed if passed is not shown or edited_in_place else None

@@ -8,6 +8,7 @@ from headwork import choices, masks
 from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.feed_forward import FeedForward
 from headwork.layers.norm import LayerNorm
+from headwork.masks import check_tokens
 
 
 class ClassTokenPooling(nn.Module):
@@ -33,7 +34,7 @@ class ClassTokenPooling(nn.Module):
 
 
 class FirstTokenPooling(nn.Module):
-    """The output of the first token is read; the tokenizer has put a [CLS] there.
+    """The output of the first visible token is read; the tokenizer has put a [CLS] there.
 
     >>> FirstTokenPooling()(torch.randn(2, 4, 8)).shape
     torch.Size([2, 8])
@@ -44,7 +45,11 @@ class FirstTokenPooling(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
     ) -> Float[Tensor, "batch d_model"]:
-        return tokens[:, 0]
+        check_tokens(visible, (tokens.shape[0], tokens.shape[1]))
+        if visible is None:
+            return tokens[:, 0]
+        first = visible.int().argmax(1)
+        return tokens[torch.arange(len(tokens), device=tokens.device), first]
 
 
 class MeanPooling(nn.Module):
@@ -62,6 +67,7 @@ class MeanPooling(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
     ) -> Float[Tensor, "batch d_model"]:
+        check_tokens(visible, (tokens.shape[0], tokens.shape[1]))
         if visible is None:
             return tokens.mean(1)
         n_visible = visible.sum(1, keepdim=True).clamp(min=1)
@@ -91,6 +97,7 @@ class AttentionPooling(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
     ) -> Float[Tensor, "batch d_model"]:
+        check_tokens(visible, (tokens.shape[0], tokens.shape[1]))
         of_keys = None if visible is None else masks.tokens(visible)
         pooled = self.attention(self.probe.expand(len(tokens), 1, -1), tokens, of_keys)
         return (pooled + self.feed_forward(self.norm(pooled))).squeeze(1)

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork import choices
+from headwork.checks import check_probability
 from headwork.layers.norm import make_norm
 
 TokenMap = Callable[[Float[Tensor, "batch token d_model"]], Float[Tensor, "batch token d_model"]]
@@ -18,6 +19,7 @@ class Residual(nn.Module):
 
     def __init__(self, d_model: int, *, norm: choices.AnyNorm = choices.LayerNorm(), dropout: float = 0.0) -> None:
         super().__init__()
+        check_probability(dropout=dropout)
         self.norm = make_norm(norm, d_model)
         self.dropout = nn.Dropout(dropout)
 

@@ -12,7 +12,7 @@ from headwork.layers.embeddings import TokenEmbedding, WordOutput
 from headwork.layers.norm import make_norm
 from headwork.layers.point import Point
 from headwork.layers.positions import count_positions
-from headwork.models.stack import StackConfig, check_visible_tokens, make_encoder_layers, make_text_positions
+from headwork.models.stack import StackConfig, make_encoder_layers, make_text_positions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +83,11 @@ class Decoder(nn.Module):
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch token d_model"]:
         """The vector of each token, before the words are scored. Nobody sees the future; nobody sees the padding."""
+        x = self.embedding(ids)
         n_past = 0 if cache is None else cache.n_tokens
         n_key = n_past + ids.shape[1]
-        check_visible_tokens(visible, ids, n_past)
+        masks.check_tokens(visible, (len(ids), n_key))
         places = count_positions(ids, n_past=n_past, visible=visible)
-        x = self.embedding(ids)
         vectors = self.positions.vectors(places, n_key)
         x = self.tokens(self.dropout(x if vectors is None else x + vectors))
         bias, rotation = self.positions.bias(x, n_key), self.positions.rotation(places)

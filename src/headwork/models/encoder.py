@@ -14,7 +14,7 @@ from headwork.layers.norm import make_norm
 from headwork.layers.point import Point
 from headwork.layers.pooling import make_text_pooling
 from headwork.layers.positions import count_positions
-from headwork.models.stack import StackConfig, check_visible_tokens, make_encoder_layers, make_text_positions
+from headwork.models.stack import StackConfig, make_encoder_layers, make_text_positions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = TokenEmbedding(config.vocab, config.d_model)
-        self.segments = TokenEmbedding(config.n_segments, config.d_model) if config.n_segments else None
+        self.segments = (
+            TokenEmbedding(config.n_segments, config.d_model, name="segments") if config.n_segments else None
+        )
         self.positions = make_text_positions(config, config.position, bidirectional=True)
         self.embedding_norm = make_norm(config.norm, config.d_model) if config.norm_order == "post" else None
         self.dropout = nn.Dropout(config.dropout)
@@ -82,8 +84,9 @@ class Encoder(nn.Module):
         visible: Bool[Tensor, "batch token"] | None = None,
     ) -> Float[Tensor, "batch token d_model"]:
         """The vector of each token, before the head. Padding is hidden from every token."""
-        check_visible_tokens(visible, ids)
-        x = self._embed(ids, segments, visible)
+        x = self.embedding(ids)
+        masks.check_tokens(visible, (ids.shape[0], ids.shape[1]))
+        x = self._embed(x, ids, segments, visible)
         bias = self.positions.bias(x, ids.shape[1])
         rotation = self.positions.rotation(count_positions(ids, visible=visible))
         keys = None if visible is None else masks.tokens(visible)
@@ -92,12 +95,13 @@ class Encoder(nn.Module):
         return x if self.final_norm is None else self.final_norm(x)
 
     def _embed(
-        self, ids: Tensor, segments: Tensor | None, visible: Tensor | None
+        self, x: Tensor, ids: Tensor, segments: Tensor | None, visible: Tensor | None
     ) -> Float[Tensor, "batch token d_model"]:
-        x = self.embedding(ids)
         places = self.positions.vectors(count_positions(ids, visible=visible), ids.shape[1])
         if places is not None:
             x = x + places
+        if segments is not None and segments.shape != ids.shape:
+            raise ValueError(f"segments must have the shape of ids, {tuple(ids.shape)}, got {tuple(segments.shape)}")
         if self.segments is not None:
             x = x + self.segments(ids.new_zeros(ids.shape) if segments is None else segments)
         elif segments is not None:

@@ -18,7 +18,6 @@ from headwork.layers.point import Point
 from headwork.layers.positions import Positions, count_positions
 from headwork.models.stack import (
     StackConfig,
-    check_visible_tokens,
     make_decoder_layers,
     make_encoder_layers,
     make_text_positions,
@@ -105,9 +104,10 @@ class EncoderDecoder(nn.Module):
         self, source: Int[Tensor, "batch source_token"], *, visible: Bool[Tensor, "batch source_token"] | None = None
     ) -> Float[Tensor, "batch source_token d_model"]:
         """The memory: a vector for each source token."""
-        check_visible_tokens(visible, source, name="source_visible")
+        x = self.embedding(source)
+        masks.check_tokens(visible, (source.shape[0], source.shape[1]), "source_visible")
         places = count_positions(source, visible=visible)
-        x = self.encoder_tokens(self._embed(self.embedding, self.encoder_positions, source, places, source.shape[1]))
+        x = self.encoder_tokens(self._place(x, self.encoder_positions, places, source.shape[1]))
         bias, rotation = self.encoder_positions.bias(x, source.shape[1]), self.encoder_positions.rotation(places)
         keys = None if visible is None else masks.tokens(visible)
         for layer in self.encoder_layers:
@@ -124,14 +124,15 @@ class EncoderDecoder(nn.Module):
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch token vocab"]:
         """Scores of the word after each target token, given the memory."""
+        x = self._target_embedding(target)
         if len(memory) != len(target):
             raise ValueError(f"source and target must have the same batch size, got {len(memory)} and {len(target)}")
         n_past = 0 if cache is None else cache.n_tokens
         n_key = n_past + target.shape[1]
-        check_visible_tokens(visible, target, n_past, "target_visible")
-        check_visible_tokens(memory_visible, memory[:, :, 0], name="memory_visible")
+        masks.check_tokens(visible, (len(target), n_key), "target_visible")
+        masks.check_tokens(memory_visible, (memory.shape[0], memory.shape[1]), "memory_visible")
         places = count_positions(target, n_past=n_past, visible=visible)
-        x = self.decoder_tokens(self._embed(self._target_embedding, self.decoder_positions, target, places, n_key))
+        x = self.decoder_tokens(self._place(x, self.decoder_positions, places, n_key))
         bias, rotation = self.decoder_positions.bias(x, n_key), self.decoder_positions.rotation(places)
         keys = None if visible is None else masks.tokens(visible)
         memory_keys = None if memory_visible is None else masks.tokens(memory_visible)
@@ -157,8 +158,8 @@ class EncoderDecoder(nn.Module):
     def _target_embedding(self) -> TokenEmbedding:
         return self.embedding if self.target_embedding is None else self.target_embedding
 
-    def _embed(
-        self, embedding: TokenEmbedding, positions: Positions, ids: Tensor, places: Tensor, n_total: int
+    def _place(
+        self, x: Tensor, positions: Positions, places: Tensor, n_total: int
     ) -> Float[Tensor, "batch token d_model"]:
-        x, vectors = embedding(ids), positions.vectors(places, n_total)
+        vectors = positions.vectors(places, n_total)
         return self.dropout(x if vectors is None else x + vectors)

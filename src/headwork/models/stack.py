@@ -1,9 +1,8 @@
-"""What the stacks of all models have in common: the choices of a layer, and what they say about their input."""
+"""What the stacks of all models have in common: the choices of a layer."""
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from headwork import choices
 from headwork.checks import check_one_of, check_positive, check_probability
@@ -83,16 +82,3 @@ def make_text_positions(config: StackConfig, position: choices.TextPositions, *,
         d_head=config.d_model // n_heads if config.d_head is None else config.d_head,
         bidirectional=bidirectional,
     )
-
-
-def check_visible_tokens(visible: Tensor | None, ids: Tensor, n_past: int = 0, name: str = "visible") -> None:
-    """Raise unless `visible` marks each token of the batch, those of the past included."""
-    if visible is None:
-        return
-    if visible.dtype != torch.bool:
-        raise TypeError(
-            f"{name} must be boolean (True = a real token), got {visible.dtype}: write {name}.bool() for a 0/1 mask"
-        )
-    wanted = (ids.shape[0], n_past + ids.shape[1])
-    if tuple(visible.shape) != wanted:
-        raise ValueError(f"{name} must have the axes (batch, token) = {wanted}, got {tuple(visible.shape)}")

@@ -1,0 +1,178 @@
+"""Models small enough to test, every axis another size; for the tests and for the child process that compiles."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from headwork import choices
+from headwork.models import (
+    Decoder,
+    DecoderConfig,
+    Encoder,
+    EncoderConfig,
+    EncoderDecoder,
+    EncoderDecoderConfig,
+    ResNet,
+    ResNetConfig,
+    VisionTransformer,
+    VisionTransformerConfig,
+)
+
+Model = TypeVar("Model", bound=nn.Module)
+
+VOCAB = 37
+MAX_TOKENS = 31
+
+POSITIONS: dict[str, choices.TextPositions] = {
+    "none": choices.NoPositions(),
+    "learned": choices.LearnedPositions(max_tokens=MAX_TOKENS),
+    "sinusoidal": choices.SinusoidalPositions(),
+    "sinusoidal-halves": choices.SinusoidalPositions(layout="halves"),
+    "rotary": choices.RotaryPositions(),
+    "rotary-interleaved": choices.RotaryPositions(layout="interleaved"),
+    "alibi": choices.AlibiPositions(),
+    "buckets": choices.BucketPositions(n_buckets=8, max_distance=16),
+    "relative": choices.RelativePositions(),
+}
+
+_LAYERS = {
+    "d_model": 18,
+    "heads": choices.Heads(n_heads=3),
+    "feed_forward": choices.FeedForward(d_ff=23, activation="gelu"),
+}
+LLAMA = {
+    "heads": choices.Heads(n_heads=6, d_head=4, d_value=4, n_kv_heads=2, bias=False),
+    "feed_forward": choices.GatedFeedForward(d_ff=23),
+    "norm": choices.RMSNorm(),
+    "position": choices.RotaryPositions(),
+    "output": choices.UntiedOutput(),
+}
+T5 = {
+    "heads": choices.Heads(n_heads=3, d_head=5, d_value=5, bias=False, beta=1.0),
+    "feed_forward": choices.FeedForward(d_ff=23, activation="relu", bias=False),
+    "norm": choices.RMSNorm(),
+    "norm_order": "pre",
+    "position": POSITIONS["buckets"],
+    "scaled_embedding": False,
+    "output": choices.TiedOutput(scaled=True),
+}
+
+
+def encoder(**changes: object) -> Encoder:
+    settings = {"vocab": VOCAB, "task": choices.Features(), "n_layers": 2, "position": POSITIONS["learned"], **_LAYERS}
+    return Encoder(EncoderConfig(**{**settings, **changes}))
+
+
+def classifier(pooling: choices.TextPooling, **changes: object) -> Encoder:
+    return encoder(task=choices.Classify(n_classes=5, pooling=pooling), **changes)
+
+
+def decoder(**changes: object) -> Decoder:
+    settings = {"vocab": VOCAB, "n_layers": 2, "position": POSITIONS["learned"], **_LAYERS}
+    return Decoder(DecoderConfig(**{**settings, **changes}))
+
+
+def encoder_decoder(**changes: object) -> EncoderDecoder:
+    settings = {"vocab": VOCAB, "n_encoder_layers": 2, "n_decoder_layers": 3, **_LAYERS}
+    return EncoderDecoder(EncoderDecoderConfig(**{**settings, **changes}))
+
+
+def vision_transformer(**changes: object) -> VisionTransformer:
+    settings = {"n_classes": 5, "image": (6, 15), "n_channels": 2, "patch": (2, 3), "n_layers": 2, **_LAYERS}
+    return VisionTransformer(VisionTransformerConfig(**{**settings, **changes}))
+
+
+def resnet(**changes: object) -> ResNet:
+    settings = {"n_classes": 7, "n_channels": 2, "n_blocks": 2, "widths": (3, 5, 11)}
+    return ResNet(ResNetConfig(**{**settings, **changes}))
+
+
+def ready(model: Model, seed: int = 0) -> Model:
+    """In float64, in evaluation, and with no number left at the 0 or 1 it started from, so that each one matters."""
+    generator = torch.Generator().manual_seed(seed)
+    model.double().eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(0.3 * torch.randn(p.shape, generator=generator, dtype=torch.float64))
+        for name, buffer in model.named_buffers():
+            if name.endswith(("running_mean", "running_var")):
+                buffer.copy_(torch.rand(buffer.shape, generator=generator, dtype=torch.float64) + 0.5)
+    return model
+
+
+def some_ids(batch: int, n_token: int, vocab: int = VOCAB, first: int = 0) -> Tensor:
+    return torch.randint(first, vocab, (batch, n_token))
+
+
+def real_tokens(lengths: tuple[int, ...], n_token: int, side: Literal["left", "right"] = "right") -> Tensor:
+    """True for the real tokens of a batch that is padded on the given side."""
+    place = torch.arange(n_token)
+    rows = [place < n if side == "right" else place >= n_token - n for n in lengths]
+    return torch.stack(rows)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fresh model and what it is called with."""
+
+    make: Callable[[], nn.Module]
+    inputs: Callable[[], tuple[Tensor, ...]]
+    masks: Callable[[], dict[str, Tensor]] = field(default=dict)
+
+    def call(self, model: nn.Module) -> Tensor:
+        return model(*self.inputs(), **self.masks())
+
+
+def _text(make: Callable[[], nn.Module]) -> Case:
+    return Case(make, lambda: (some_ids(2, 7),), lambda: {"visible": real_tokens((7, 5), 7)})
+
+
+def _translation(make: Callable[[], nn.Module]) -> Case:
+    return Case(
+        make,
+        lambda: (some_ids(2, 11), some_ids(2, 7, 29)),
+        lambda: {"source_visible": real_tokens((11, 5), 11), "target_visible": real_tokens((7, 5), 7)},
+    )
+
+
+def _image(make: Callable[[], nn.Module], rows: int = 6, columns: int = 15) -> Case:
+    return Case(make, lambda: (torch.randn(4, 2, rows, columns),))
+
+
+EVERY_MODEL: dict[str, Case] = {
+    "encoder": _text(encoder),
+    "encoder-pre-norm": _text(lambda: encoder(norm_order="pre")),
+    "encoder-fills-masks": _text(lambda: encoder(task=choices.FillMasks())),
+    "encoder-classifies-first": _text(lambda: classifier(choices.FirstToken())),
+    "encoder-classifies-mean": _text(lambda: classifier(choices.MeanPooling(), n_segments=0)),
+    "encoder-classifies-attention": _text(lambda: classifier(choices.AttentionPooling(n_heads=2))),
+    **{f"decoder-{name}": _text(lambda p=p: decoder(position=p)) for name, p in POSITIONS.items()},
+    "decoder-llama": _text(lambda: decoder(**LLAMA)),
+    "decoder-post-norm": _text(lambda: decoder(norm_order="post")),
+    "decoder-split-heads": _text(lambda: decoder(heads=choices.SplitHeads(n_heads=3))),
+    "encoder-decoder": _translation(encoder_decoder),
+    "encoder-decoder-two-vocabularies": _translation(
+        lambda: encoder_decoder(target_vocab=29, output=choices.TiedOutput(bias=True))
+    ),
+    "encoder-decoder-t5": _translation(lambda: encoder_decoder(**T5)),
+    "vision-transformer-class": _image(vision_transformer),
+    "vision-transformer-mean": _image(
+        lambda: vision_transformer(pooling=choices.MeanPooling(), position=choices.SinusoidalGrid())
+    ),
+    "vision-transformer-attention": _image(
+        lambda: vision_transformer(pooling=choices.AttentionPooling(n_heads=2), position=choices.NoPositions())
+    ),
+    "vision-transformer-larger-image": _image(vision_transformer, 10, 21),
+    "resnet": _image(resnet, 13, 11),
+}
+
+ONE_LAYER: dict[str, Case] = {
+    "encoder": _text(lambda: encoder(n_layers=1, task=choices.FillMasks())),
+    "decoder": _text(lambda: decoder(n_layers=1, position=POSITIONS["rotary"])),
+    "encoder-decoder": _translation(lambda: encoder_decoder(n_encoder_layers=1, n_decoder_layers=1)),
+    "vision-transformer": _image(lambda: vision_transformer(n_layers=1)),
+    "resnet": _image(lambda: resnet(n_blocks=1), 13, 11),
+}
