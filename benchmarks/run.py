@@ -1,8 +1,8 @@
 """Our encoder layer and small ViT against PyTorch's and Hugging Face's of the same size: `make bench`.
 
-Float32, the threads PyTorch chooses. All contestants of a table take turns in one process; the figure is the best of all
-turns, the ratio is to ours (above 1: the other one is slower), and the share is of the fastest matrix product measured
-at the start of the same run.
+Float32, the threads PyTorch chooses. All contestants of a table take turns in one process; the figure is the best of
+all turns, the ratio is to ours (above 1: the other one is slower), and the share is of the fastest matrix product
+measured at the start of the same run.
 """
 
 import argparse

@@ -290,14 +290,13 @@ def test_a_choice_that_cannot_be(make: Callable[[], object], message: str) -> No
             {"heads": choices.Heads(n_heads=6), "position": POSITIONS["rotary"]},
             "d_head must be even .* got 3",
         ),
-        (decoder, {"heads": choices.Heads(n_heads=3, beta=-1.0)}, "beta"),
         (
             encoder,
             {"task": choices.Classify(n_classes=2, pooling=choices.AttentionPooling(n_heads=5))},
             "n_heads must divide d_model",
         ),
     ],
-    ids=["kv-heads", "value-width", "rotary-pairs", "beta", "pooling-heads"],
+    ids=["value-width", "rotary-pairs", "pooling-heads"],
 )
 def test_choices_that_do_not_fit_together(
     make: Callable[..., nn.Module], changes: dict[str, Any], message: str
