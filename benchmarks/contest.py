@@ -16,38 +16,33 @@ class Contestant:
     flops: float
 
 
-def matrix_peak(n_turns: int = 20) -> float:
-    """FLOPs per second of the best matrix product in float32, over shapes like those of a Transformer layer."""
-    best = 0.0
-    for rows, inner, columns in ((1024, 1024, 1024), (2048, 2048, 2048), (1024, 512, 2048), (4096, 768, 768)):
-        a, b = torch.randn(rows, inner), torch.randn(inner, columns)
-        out = torch.empty(rows, columns)
-        best = max(best, 2 * rows * inner * columns / _best_time(lambda: torch.mm(a, b, out=out), n_turns))  # noqa: B023
-    return best
+def matrix_products() -> list[Contestant]:
+    """Square matrix products in float32, large enough to run at full speed: the peak that others are measured by."""
+    products = []
+    for size in (1024, 1536):
+        a, b, out = torch.randn(size, size), torch.randn(size, size), torch.empty(size, size)
+        products.append(Contestant(f"{size}^3", lambda a=a, b=b, out=out: torch.mm(a, b, out=out), 2.0 * size**3))
+    return products
 
 
-def contest(title: str, contestants: list[Contestant], n_turns: int, peak: float) -> None:
-    """Interleave the contestants; the first is ours. A ratio above 1 means that the other one is slower."""
-    best = dict.fromkeys((c.name for c in contestants), float("inf"))
-    for c in contestants:
+def contest(title: str, contestants: list[Contestant], n_turns: int) -> None:
+    """Interleave the contestants and the matrix products; the first contestant is ours.
+
+    A ratio above 1 means that the other one is slower. The peak is that of the same turns: the machine's speed moves.
+    """
+    products = matrix_products()
+    everybody = [*contestants, *products]
+    best = dict.fromkeys((c.name for c in everybody), float("inf"))
+    for c in everybody:
         c.run()
     for turn in range(n_turns):
-        order = contestants if turn % 2 else contestants[::-1]
-        for c in order:
-            best[c.name] = min(best[c.name], _time(c.run))
-    print(f"\n{title}")
+        for c in everybody if turn % 2 else reversed(everybody):
+            start = time.perf_counter()
+            c.run()
+            best[c.name] = min(best[c.name], time.perf_counter() - start)
+    peak = max(c.flops / best[c.name] for c in products)
+    print(f"\n{title}; peak {peak / 1e9:.0f} GFLOP/s")
     ours = best[contestants[0].name]
     for c in contestants:
         share = c.flops / best[c.name] / peak
-        print(f"  {c.name:<34} {1e3 * best[c.name]:9.3f} ms   {best[c.name] / ours:5.2f}x   {share:6.1%} of peak")
-
-
-def _best_time(run: Callable[[], object], n_turns: int) -> float:
-    run()
-    return min(_time(run) for _ in range(n_turns))
-
-
-def _time(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+        print(f"  {c.name:<34} {1e3 * best[c.name]:9.2f} ms   {best[c.name] / ours:5.2f}x   {share:6.1%} of peak")

@@ -1,0 +1,208 @@
+r"""Gaussian heads: each looks at a place (row, column) away from the query, more or less sharply, whatever is there.
+
+The softmax of $-\alpha\,|\delta - \Delta|^2$ over a grid is a row softmax times a column softmax, because the exponent
+is a sum. So the mean under these weights is two small matrix products, one along the rows and one along the columns,
+instead of one over all pairs of pixels: $N\sqrt N$ instead of $N^2$, and exact, border included.
+Cordonnier, Loukas and Jaggi, "On the relationship between self-attention and convolutional layers", 2020.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from einops import einsum, rearrange
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+Precision = Float[Tensor, "head"] | Float[Tensor, "head 2"] | Float[Tensor, "head 2 2"]
+"""How sharply a head looks: one alpha for both directions, one for each, or a full matrix."""
+
+
+class SlowPathWarning(UserWarning):
+    """The fast path does not apply, and the one that builds the table of all pairs is taken."""
+
+
+def gaussian_attention(
+    x: Float[Tensor, "batch row column d"], centre: Float[Tensor, "head 2"], alpha: Precision
+) -> Float[Tensor, "batch head row column d"]:
+    r"""The mean of x around each pixel + centre, under weights $\propto e^{-\alpha\,|key - query - centre|^2}$.
+
+    `alpha` is one number for each head, or two (row, column); a full 2 x 2 precision does not separate, so it takes the
+    path of `gaussian_attention_by_table` and warns. No dropout acts on either path.
+
+    >>> x = torch.arange(9.0).reshape(1, 3, 3, 1)
+    >>> below = gaussian_attention(x, torch.tensor([[1.0, 0.0]]), torch.tensor([50.0]))
+    >>> below[0, 0, :, :, 0]
+    tensor([[3., 4., 5.],
+            [6., 7., 8.],
+            [6., 7., 8.]])
+    """
+    check_gaussian(centre, alpha)
+    if alpha.ndim == 3:
+        warnings.warn(
+            "a full 2 x 2 precision does not separate into rows and columns: the table of all pairs is built",
+            SlowPathWarning,
+            stacklevel=2,
+        )
+        return gaussian_attention_by_table(x, centre, alpha)
+    alpha_row, alpha_column = (alpha, alpha) if alpha.ndim == 1 else alpha.unbind(1)
+    rows = axis_weights(x.shape[1], centre[:, 0], alpha_row)
+    columns = axis_weights(x.shape[2], centre[:, 1], alpha_column)
+    return mix_along_axes(x, rows, columns)
+
+
+def gaussian_attention_by_table(
+    x: Float[Tensor, "batch row column d"], centre: Float[Tensor, "head 2"], alpha: Precision
+) -> Float[Tensor, "batch head row column d"]:
+    """The readable twin of `gaussian_attention`: one weight for each pair of pixels, then one sum over all keys.
+
+    >>> x = torch.randn(1, 4, 5, 3)
+    >>> gaussian_attention_by_table(x, torch.zeros(2, 2), torch.ones(2)).shape
+    torch.Size([1, 2, 4, 5, 3])
+    """
+    weights = gaussian_weights(x.shape[1], x.shape[2], centre, alpha)
+    return einsum(
+        weights,
+        x,
+        "head row column key_row key_column, batch key_row key_column d -> batch head row column d",
+    )
+
+
+def gaussian_weights(
+    n_rows: int, n_columns: int, centre: Float[Tensor, "head 2"], alpha: Precision
+) -> Float[Tensor, "head row column key_row key_column"]:
+    r"""The table of all weights: $\operatorname{softmax}_{key}(-(\delta-\Delta)^\top A\,(\delta-\Delta))$.
+
+    The shift is $\delta = key - query$, so `centre` is where the head looks; the ETH sheet writes $\delta = q - k$, and its
+    $\Delta$ has the other sign.
+
+    >>> gaussian_weights(3, 3, torch.zeros(1, 2), torch.ones(1))[0, 1, 1].sum()
+    tensor(1.)
+    """
+    check_gaussian(centre, alpha)
+    row, column = torch.arange(n_rows, device=centre.device), torch.arange(n_columns, device=centre.device)
+    grid = torch.stack(torch.meshgrid(row, column, indexing="ij"), -1).to(centre.dtype)
+    delta = rearrange(grid, "row column two -> 1 1 row column two") - rearrange(
+        grid, "row column two -> row column 1 1 two"
+    )
+    miss = delta[None] - rearrange(centre, "head two -> head 1 1 1 1 two")
+    scores = -einsum(miss, full_precision(alpha), miss, "head r c i j a, head a b, head r c i j b -> head r c i j")
+    return scores.flatten(3).softmax(-1).reshape(scores.shape)
+
+
+def axis_weights(
+    n: int, centre: Float[Tensor, "head"], alpha: Float[Tensor, "head"]
+) -> Float[Tensor, "head query key"]:
+    r"""The weights along one axis: $\operatorname{softmax}_{key}(-\alpha\,(key - query - centre)^2)$.
+
+    >>> axis_weights(3, torch.tensor([1.0]), torch.tensor([50.0]))[0].round(decimals=3)
+    tensor([[0., 1., 0.],
+            [0., 0., 1.],
+            [0., 0., 1.]])
+    """
+    place = torch.arange(n, device=centre.device, dtype=centre.dtype)
+    miss = place[None, None, :] - place[None, :, None] - centre[:, None, None]
+    return torch.softmax(-alpha[:, None, None] * miss.square(), dim=-1)
+
+
+def mix_along_axes(
+    x: Float[Tensor, "batch row column d"],
+    rows: Float[Tensor, "head query_row row"],
+    columns: Float[Tensor, "head query_column column"],
+) -> Float[Tensor, "batch head query_row query_column d"]:
+    r"""$y_{ij} = \sum_{r,c} rows_{ir}\, columns_{jc}\, x_{rc}$ for each head: any weights that are a product of two.
+
+    On the CPU one image at a time passes through a workspace that stays in the cache, and the backward pass computes
+    the half-mixed image again instead of keeping it; `mix_along_axes_plainly` says the same in two lines.
+
+    >>> mix_along_axes(torch.randn(2, 4, 5, 3), torch.rand(7, 4, 4), torch.rand(7, 5, 5)).shape
+    torch.Size([2, 7, 4, 5, 3])
+    """
+    if x.device.type != "cpu" or x.numel() == 0:
+        return mix_along_axes_plainly(x, rows, columns)
+    return cast(Callable[[Tensor, Tensor, Tensor], Tensor], _MixAlongAxes.apply)(x, rows, columns)
+
+
+def mix_along_axes_plainly(
+    x: Float[Tensor, "batch row column d"],
+    rows: Float[Tensor, "head query_row row"],
+    columns: Float[Tensor, "head query_column column"],
+) -> Float[Tensor, "batch head query_row query_column d"]:
+    """First along the rows, then along the columns.
+
+    >>> mix_along_axes_plainly(torch.randn(2, 4, 5, 3), torch.rand(7, 4, 4), torch.rand(7, 5, 5)).shape
+    torch.Size([2, 7, 4, 5, 3])
+    """
+    half = einsum(x, rows, "batch row column d, head i row -> batch head i column d")
+    return einsum(half, columns, "batch head i column d, head j column -> batch head i j d")
+
+
+class _MixAlongAxes(torch.autograd.Function):
+    """`mix_along_axes_plainly`, image by image, in a workspace that is used again."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        ctx.save_for_backward(x, rows, columns)
+        (n_heads, i, r), (j, c) = rows.shape, columns.shape[1:]
+        batch, _, _, d = x.shape
+        every_row = rows.reshape(n_heads * i, r)
+        every_column = columns.repeat_interleave(i, dim=0)
+        half = x.new_empty(n_heads * i, c, d)
+        mixed = x.new_empty(batch, n_heads, i, j, d)
+        for image, out in zip(x, mixed, strict=True):
+            torch.mm(every_row, image.reshape(r, c * d), out=half.view(-1, c * d))
+            torch.bmm(every_column, half, out=out.view(-1, j, d))
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, rows, columns = ctx.saved_tensors  # type: ignore[attr-defined]
+        (n_heads, i, r), (j, c) = rows.shape, columns.shape[1:]
+        d = x.shape[-1]
+        every_row = rows.reshape(n_heads * i, r)
+        every_column = columns.repeat_interleave(i, dim=0)
+        half, of_half = x.new_empty(2, n_heads * i, c, d)
+        of_x, of_rows = torch.empty_like(x, memory_format=torch.contiguous_format), torch.zeros_like(every_row)
+        of_columns = torch.zeros_like(every_column)
+        for image, of_image, of_mixed in zip(x, of_x, gradients[0], strict=True):
+            of_out = of_mixed.reshape(-1, j, d)
+            torch.mm(every_row, image.reshape(r, c * d), out=half.view(-1, c * d))
+            of_columns.baddbmm_(of_out, half.mT)
+            torch.bmm(every_column.mT, of_out, out=of_half)
+            of_rows.addmm_(of_half.view(-1, c * d), image.reshape(r, c * d).T)
+            torch.bmm(every_row.T.expand(c, -1, -1), of_half.transpose(0, 1), out=of_image.transpose(0, 1))
+        return of_x, of_rows.view_as(rows), of_columns.view(n_heads, i, j, c).sum(1)
+
+
+def full_precision(alpha: Precision) -> Float[Tensor, "head 2 2"]:
+    """Any precision as a 2 x 2 matrix.
+
+    >>> full_precision(torch.tensor([3.0]))
+    tensor([[[3., 0.],
+             [0., 3.]]])
+    """
+    if alpha.ndim == 3:
+        return alpha
+    return torch.diag_embed(alpha[:, None].expand(-1, 2) if alpha.ndim == 1 else alpha)
+
+
+def check_gaussian(centre: Float[Tensor, "head 2"], alpha: Precision) -> None:
+    """Raise unless centres and precisions fit together, are finite, and the precisions are positive (definite)."""
+    n_heads = len(centre)
+    if centre.ndim != 2 or centre.shape[1] != 2 or n_heads == 0:
+        raise ValueError(f"centre must have the axes (head, 2), each (row, column), got shape {tuple(centre.shape)}")
+    if tuple(alpha.shape) not in ((n_heads,), (n_heads, 2), (n_heads, 2, 2)):
+        raise ValueError(
+            f"alpha must have the axes (head,), (head, 2) or (head, 2, 2) for {n_heads} heads, "
+            f"got shape {tuple(alpha.shape)}"
+        )
+    if torch.compiler.is_compiling() or type(centre.detach()) is not Tensor:
+        return  # no numbers to look at: the call is only being traced
+    if not centre.isfinite().all():
+        raise ValueError(f"centre must be finite, got {centre.tolist()}")
+    positive = alpha.detach() if alpha.ndim < 3 else torch.linalg.eigvalsh(alpha.detach())
+    if not (positive > 0).all() or not alpha.isfinite().all():
+        raise ValueError(f"alpha must be positive{' definite' * (alpha.ndim == 3)} and finite, got {alpha.tolist()}")
