@@ -1,8 +1,8 @@
 """Gaussian attention against the table of all pairs, as the paper computes it: `python benchmarks/gaussian.py`.
 
 Forward + backward, gradients to x, the centres and the precisions; width 400, 9 heads. All take turns in one process;
-the figure is the best of all turns. Beside them stands the value projection of the paper's layer (width 400 -> 9 x 400),
-without which no layer is complete.
+the figure is the best of all turns. Beside them stands the value projection of the paper's layer
+(width 400 -> 9 x 400), without which no layer is complete.
 """
 
 import argparse

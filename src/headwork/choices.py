@@ -54,6 +54,23 @@ class SplitHeads:
         check_positive(n_heads=self.n_heads)
 
 
+@dataclass(frozen=True, kw_only=True)
+class GaussianHeads:
+    """Image heads that look at a learned place (row, column) away from the query, whatever is there: position only.
+
+    `d_value=None` is the paper's width: each head passes on the whole token, and the output projection does the rest.
+    `isotropic` has one alpha for both directions, `diagonal` one for each, `full` a matrix (and the slow path).
+    """
+
+    n_heads: int
+    d_value: int | None = None
+    precision: Literal["isotropic", "diagonal", "full"] = "isotropic"
+
+    def __post_init__(self) -> None:
+        check_positive(n_heads=self.n_heads, d_value=self.d_value)
+        check_one_of(("isotropic", "diagonal", "full"), precision=self.precision)
+
+
 # --- feed-forward --------------------------------------------------------------------------------------------------
 
 

@@ -15,8 +15,10 @@ from headwork.functional.fused import fused_layer_norm as fused_layer_norm
 from headwork.functional.fused import fused_rms_norm as fused_rms_norm
 from headwork.functional.gaussian import gaussian_attention as gaussian_attention
 from headwork.functional.gaussian import gaussian_attention_by_table as gaussian_attention_by_table
+from headwork.functional.gaussian import gaussian_axis_weights as gaussian_axis_weights
 from headwork.functional.gaussian import gaussian_weights as gaussian_weights
 from headwork.functional.gaussian import mix_along_axes as mix_along_axes
+from headwork.functional.gaussian import mix_heads_along_axes as mix_heads_along_axes
 from headwork.functional.norm import batch_norm as batch_norm
 from headwork.functional.norm import layer_norm as layer_norm
 from headwork.functional.norm import rms_norm as rms_norm

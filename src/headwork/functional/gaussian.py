@@ -47,10 +47,7 @@ def gaussian_attention(
             stacklevel=2,
         )
         return gaussian_attention_by_table(x, centre, alpha)
-    alpha_row, alpha_column = (alpha, alpha) if alpha.ndim == 1 else alpha.unbind(1)
-    rows = axis_weights(x.shape[1], centre[:, 0], alpha_row)
-    columns = axis_weights(x.shape[2], centre[:, 1], alpha_column)
-    return mix_along_axes(x, rows, columns)
+    return mix_along_axes(x, *gaussian_axis_weights(x.shape[1], x.shape[2], centre, alpha))
 
 
 def gaussian_attention_by_table(
@@ -75,8 +72,8 @@ def gaussian_weights(
 ) -> Float[Tensor, "head row column key_row key_column"]:
     r"""The table of all weights: $\operatorname{softmax}_{key}(-(\delta-\Delta)^\top A\,(\delta-\Delta))$.
 
-    The shift is $\delta = key - query$, so `centre` is where the head looks; the ETH sheet writes $\delta = q - k$, and its
-    $\Delta$ has the other sign.
+    The shift is $\delta = key - query$, so `centre` is where the head looks. The ETH sheet writes $\delta = q - k$, and
+    its $\Delta$ has the other sign.
 
     >>> gaussian_weights(3, 3, torch.zeros(1, 2), torch.ones(1))[0, 1, 1].sum()
     tensor(1.)
@@ -90,6 +87,23 @@ def gaussian_weights(
     miss = delta[None] - rearrange(centre, "head two -> head 1 1 1 1 two")
     scores = -einsum(miss, full_precision(alpha), miss, "head r c i j a, head a b, head r c i j b -> head r c i j")
     return scores.flatten(3).softmax(-1).reshape(scores.shape)
+
+
+def gaussian_axis_weights(
+    n_rows: int,
+    n_columns: int,
+    centre: Float[Tensor, "head 2"],
+    alpha: Float[Tensor, "head"] | Float[Tensor, "head 2"],
+) -> tuple[Float[Tensor, "head row key_row"], Float[Tensor, "head column key_column"]]:
+    """The two factors of the table of weights: along the rows, and along the columns.
+
+    >>> rows, columns = gaussian_axis_weights(3, 4, torch.zeros(1, 2), torch.ones(1))
+    >>> table = gaussian_weights(3, 4, torch.zeros(1, 2), torch.ones(1))
+    >>> torch.allclose(table, torch.einsum("hri,hcj->hrcij", rows, columns))
+    True
+    """
+    of_rows, of_columns = (alpha, alpha) if alpha.ndim == 1 else alpha.unbind(1)
+    return axis_weights(n_rows, centre[:, 0], of_rows), axis_weights(n_columns, centre[:, 1], of_columns)
 
 
 def axis_weights(
@@ -123,6 +137,21 @@ def mix_along_axes(
     if x.device.type != "cpu" or x.numel() == 0:
         return mix_along_axes_plainly(x, rows, columns)
     return cast(Callable[[Tensor, Tensor, Tensor], Tensor], _MixAlongAxes.apply)(x, rows, columns)
+
+
+def mix_heads_along_axes(
+    v: Float[Tensor, "batch head row column d"],
+    rows: Float[Tensor, "head query_row row"],
+    columns: Float[Tensor, "head query_column column"],
+) -> Float[Tensor, "batch head query_row query_column d"]:
+    """The same for heads that each have an image of their own: their values.
+
+    >>> mix_heads_along_axes(torch.randn(2, 7, 4, 5, 3), torch.rand(7, 4, 4), torch.rand(7, 5, 5)).shape
+    torch.Size([2, 7, 4, 5, 3])
+    """
+    _, _, _, n_columns, d = v.shape
+    half = rearrange(rows @ v.flatten(3), "batch head i (column d) -> batch head i column d", column=n_columns, d=d)
+    return columns.unsqueeze(1) @ half
 
 
 def mix_along_axes_plainly(

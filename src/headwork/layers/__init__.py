@@ -12,6 +12,7 @@ from headwork.layers.embeddings import WordOutput as WordOutput
 from headwork.layers.encoder_layer import EncoderLayer as EncoderLayer
 from headwork.layers.feed_forward import FeedForward as FeedForward
 from headwork.layers.feed_forward import GatedFeedForward as GatedFeedForward
+from headwork.layers.gaussian import GaussianAttention as GaussianAttention
 from headwork.layers.norm import LayerNorm as LayerNorm
 from headwork.layers.norm import RMSNorm as RMSNorm
 from headwork.layers.point import DeferredPoint as DeferredPoint
