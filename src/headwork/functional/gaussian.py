@@ -20,15 +20,23 @@ Precision = Float[Tensor, "head"] | Float[Tensor, "head 2"] | Float[Tensor, "hea
 """How sharply a head looks: one alpha for both directions, one for each, or a full matrix."""
 
 
+Places = tuple[Float[Tensor, "row"], Float[Tensor, "column"]]
+"""The rows and the columns on which queries stand."""
+
+
 class SlowPathWarning(UserWarning):
     """The fast path does not apply, and the one that builds the table of all pairs is taken."""
 
 
 def gaussian_attention(
-    x: Float[Tensor, "batch row column d"], centre: Float[Tensor, "head 2"], alpha: Precision
-) -> Float[Tensor, "batch head row column d"]:
+    x: Float[Tensor, "batch row column d"],
+    centre: Float[Tensor, "head 2"],
+    alpha: Precision,
+    queries: Places | None = None,
+) -> Float[Tensor, "batch head query_row query_column d"]:
     r"""The mean of x around each pixel + centre, under weights $\propto e^{-\alpha\,|key - query - centre|^2}$.
 
+    Queries stand on every pixel unless `queries` says on which rows and columns, between pixels or outside if need be.
     `alpha` is one number for each head, or two (row, column); a full 2 x 2 precision does not separate, so it takes the
     path of `gaussian_attention_by_table` and warns. No dropout acts on either path.
 
@@ -46,20 +54,23 @@ def gaussian_attention(
             SlowPathWarning,
             stacklevel=2,
         )
-        return gaussian_attention_by_table(x, centre, alpha)
-    return mix_along_axes(x, *gaussian_axis_weights(x.shape[1], x.shape[2], centre, alpha))
+        return gaussian_attention_by_table(x, centre, alpha, queries)
+    return mix_along_axes(x, *gaussian_axis_weights((x.shape[1], x.shape[2]), centre, alpha, queries))
 
 
 def gaussian_attention_by_table(
-    x: Float[Tensor, "batch row column d"], centre: Float[Tensor, "head 2"], alpha: Precision
-) -> Float[Tensor, "batch head row column d"]:
+    x: Float[Tensor, "batch row column d"],
+    centre: Float[Tensor, "head 2"],
+    alpha: Precision,
+    queries: Places | None = None,
+) -> Float[Tensor, "batch head query_row query_column d"]:
     """The readable twin of `gaussian_attention`: one weight for each pair of pixels, then one sum over all keys.
 
     >>> x = torch.randn(1, 4, 5, 3)
     >>> gaussian_attention_by_table(x, torch.zeros(2, 2), torch.ones(2)).shape
     torch.Size([1, 2, 4, 5, 3])
     """
-    weights = gaussian_weights(x.shape[1], x.shape[2], centre, alpha)
+    weights = gaussian_weights((x.shape[1], x.shape[2]), centre, alpha, queries)
     return einsum(
         weights,
         x,
@@ -68,57 +79,68 @@ def gaussian_attention_by_table(
 
 
 def gaussian_weights(
-    n_rows: int, n_columns: int, centre: Float[Tensor, "head 2"], alpha: Precision
-) -> Float[Tensor, "head row column key_row key_column"]:
+    grid: tuple[int, int], centre: Float[Tensor, "head 2"], alpha: Precision, queries: Places | None = None
+) -> Float[Tensor, "head query_row query_column key_row key_column"]:
     r"""The table of all weights: $\operatorname{softmax}_{key}(-(\delta-\Delta)^\top A\,(\delta-\Delta))$.
 
     The shift is $\delta = key - query$, so `centre` is where the head looks. The ETH sheet writes $\delta = q - k$, and
     its $\Delta$ has the other sign.
 
-    >>> gaussian_weights(3, 3, torch.zeros(1, 2), torch.ones(1))[0, 1, 1].sum()
+    >>> gaussian_weights((3, 3), torch.zeros(1, 2), torch.ones(1))[0, 1, 1].sum()
     tensor(1.)
     """
     check_gaussian(centre, alpha)
-    row, column = torch.arange(n_rows, device=centre.device), torch.arange(n_columns, device=centre.device)
-    grid = torch.stack(torch.meshgrid(row, column, indexing="ij"), -1).to(centre.dtype)
-    delta = rearrange(grid, "row column two -> 1 1 row column two") - rearrange(
-        grid, "row column two -> row column 1 1 two"
-    )
+    key, query = _on_every_pixel(grid, centre), _on_every_pixel(grid, centre) if queries is None else queries
+    delta = _pairs(*key)[None, None] - _pairs(*query)[:, :, None, None]
     miss = delta[None] - rearrange(centre, "head two -> head 1 1 1 1 two")
     scores = -einsum(miss, full_precision(alpha), miss, "head r c i j a, head a b, head r c i j b -> head r c i j")
     return scores.flatten(3).softmax(-1).reshape(scores.shape)
 
 
 def gaussian_axis_weights(
-    n_rows: int,
-    n_columns: int,
+    grid: tuple[int, int],
     centre: Float[Tensor, "head 2"],
     alpha: Float[Tensor, "head"] | Float[Tensor, "head 2"],
-) -> tuple[Float[Tensor, "head row key_row"], Float[Tensor, "head column key_column"]]:
+    queries: Places | None = None,
+) -> tuple[Float[Tensor, "head query_row key_row"], Float[Tensor, "head query_column key_column"]]:
     """The two factors of the table of weights: along the rows, and along the columns.
 
-    >>> rows, columns = gaussian_axis_weights(3, 4, torch.zeros(1, 2), torch.ones(1))
-    >>> table = gaussian_weights(3, 4, torch.zeros(1, 2), torch.ones(1))
+    >>> rows, columns = gaussian_axis_weights((3, 4), torch.zeros(1, 2), torch.ones(1))
+    >>> table = gaussian_weights((3, 4), torch.zeros(1, 2), torch.ones(1))
     >>> torch.allclose(table, torch.einsum("hri,hcj->hrcij", rows, columns))
     True
     """
-    of_rows, of_columns = (alpha, alpha) if alpha.ndim == 1 else alpha.unbind(1)
-    return axis_weights(n_rows, centre[:, 0], of_rows), axis_weights(n_columns, centre[:, 1], of_columns)
+    keys = _on_every_pixel(grid, centre)
+    queries = keys if queries is None else queries
+    alphas = (alpha, alpha) if alpha.ndim == 1 else (alpha[:, 0], alpha[:, 1])
+    rows, columns = (axis_weights(queries[i], keys[i], centre[:, i], alphas[i]) for i in (0, 1))
+    return rows, columns
 
 
 def axis_weights(
-    n: int, centre: Float[Tensor, "head"], alpha: Float[Tensor, "head"]
+    query: Float[Tensor, "query"],
+    key: Float[Tensor, "key"],
+    centre: Float[Tensor, "head"],
+    alpha: Float[Tensor, "head"],
 ) -> Float[Tensor, "head query key"]:
     r"""The weights along one axis: $\operatorname{softmax}_{key}(-\alpha\,(key - query - centre)^2)$.
 
-    >>> axis_weights(3, torch.tensor([1.0]), torch.tensor([50.0]))[0].round(decimals=3)
+    >>> place = torch.arange(3.0)
+    >>> axis_weights(place, place, torch.tensor([1.0]), torch.tensor([50.0]))[0].round(decimals=3)
     tensor([[0., 1., 0.],
             [0., 0., 1.],
             [0., 0., 1.]])
     """
-    place = torch.arange(n, device=centre.device, dtype=centre.dtype)
-    miss = place[None, None, :] - place[None, :, None] - centre[:, None, None]
+    miss = key[None, None, :] - query[None, :, None] - centre[:, None, None]
     return torch.softmax(-alpha[:, None, None] * miss.square(), dim=-1)
+
+
+def _on_every_pixel(grid: tuple[int, int], like: Tensor) -> Places:
+    return torch.arange(grid[0]).to(like), torch.arange(grid[1]).to(like)
+
+
+def _pairs(row: Tensor, column: Tensor) -> Float[Tensor, "row column 2"]:
+    return torch.stack(torch.meshgrid(row, column, indexing="ij"), -1)
 
 
 def mix_along_axes(

@@ -1,5 +1,6 @@
 """Attention over an image by position alone: the heads that can become a convolution."""
 
+from functools import partial
 from typing import Literal
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from headwork.checks import check_one_of, check_positive
 from headwork.functional.gaussian import (
+    Places,
     check_gaussian,
     gaussian_attention,
     gaussian_axis_weights,
@@ -71,35 +73,29 @@ class GaussianAttention(nn.Module):
         self.centre.copy_(centre)
         self.sharpness.copy_(alpha.log() if self.precision != "full" else torch.linalg.cholesky(alpha))
 
-    def forward(self, x: Float[Tensor, "batch row column d_model"]) -> Float[Tensor, "batch row column d_out"]:
+    def forward(
+        self, x: Float[Tensor, "batch row column d_model"], queries: Places | None = None
+    ) -> Float[Tensor, "batch query_row query_column d_out"]:
+        """Attend from every pixel, or from the rows and columns that `queries` names."""
         if x.ndim != 4 or x.shape[3] != self.d_model or 0 in x.shape[1:]:
             raise ValueError(f"x must have the axes (batch, row, column, {self.d_model}), got shape {tuple(x.shape)}")
         alpha = self.alpha.to(x.dtype)
         centre = self.centre.to(x.dtype)
-        new_weights = self.weights.offer(lambda: gaussian_weights(x.shape[1], x.shape[2], centre, alpha))
-        if self.value is None:
-            heads = self._mix_tokens(x, centre, alpha, new_weights)
+        grid = (x.shape[1], x.shape[2])
+        table = partial(gaussian_weights, grid, centre, alpha, queries)
+        new_weights = self.weights.offer(table)
+        if self.value is None and new_weights is None:
+            heads = gaussian_attention(x, centre, alpha, queries)
+        elif self.value is None:
+            heads = torch.einsum("hrcij,bijd->bhrcd", new_weights, x)
         else:
             v = rearrange(self.value(x), "batch row column (head d) -> batch head row column d", head=self.n_heads)
-            heads = self._mix_values(v, centre, alpha, new_weights)
+            if new_weights is None and self.precision != "full":
+                heads = mix_heads_along_axes(v, *gaussian_axis_weights(grid, centre, alpha, queries))
+            else:
+                heads = torch.einsum("hrcij,bhijd->bhrcd", table() if new_weights is None else new_weights, v)
         heads = self.heads(rearrange(heads, "batch head row column d -> batch row column head d"))
         return self.out(rearrange(heads, "batch row column head d -> batch row column (head d)"))
-
-    def _mix_tokens(
-        self, x: Tensor, centre: Tensor, alpha: Tensor, weights: Tensor | None
-    ) -> Float[Tensor, "batch head row column d_model"]:
-        if weights is None:
-            return gaussian_attention(x, centre, alpha)
-        return torch.einsum("hrcij,bijd->bhrcd", weights, x)
-
-    def _mix_values(
-        self, v: Tensor, centre: Tensor, alpha: Tensor, weights: Tensor | None
-    ) -> Float[Tensor, "batch head row column d_value"]:
-        n_rows, n_columns = v.shape[2:4]
-        if weights is None and self.precision != "full":
-            return mix_heads_along_axes(v, *gaussian_axis_weights(n_rows, n_columns, centre, alpha))
-        table = gaussian_weights(n_rows, n_columns, centre, alpha) if weights is None else weights
-        return torch.einsum("hrcij,bhijd->bhrcd", table, v)
 
     def extra_repr(self) -> str:
         path = "the table of all pairs" if self.precision == "full" else "rows, then columns"
