@@ -14,7 +14,7 @@ torch.set_num_threads(1)  # the tests run in as many processes as there are core
 def names_of_the_examples(doctest_namespace: dict[str, object]) -> None:
     import headwork as hw
 
-    doctest_namespace.update(torch=torch, math=math, hw=hw, choices=hw.choices)
+    doctest_namespace.update(torch=torch, nn=torch.nn, math=math, hw=hw, choices=hw.choices)
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headwork import choices as choices
     from headwork import configs as configs
+    from headwork import convert as convert
     from headwork import data as data
     from headwork import functional as functional
     from headwork import inspection as inspection
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("choices", "configs", "data", "functional", "inspection", "layers", "masks", "models")
+_ROOMS = ("choices", "configs", "convert", "data", "functional", "inspection", "layers", "masks", "models")
 _FROM_INSPECTION = ("cost", "ledger", "record")
 
 

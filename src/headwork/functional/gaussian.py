@@ -20,7 +20,7 @@ Precision = Float[Tensor, "head"] | Float[Tensor, "head 2"] | Float[Tensor, "hea
 """How sharply a head looks: one alpha for both directions, one for each, or a full matrix."""
 
 
-Places = tuple[Float[Tensor, "row"], Float[Tensor, "column"]]
+Places = tuple[Float[Tensor, "query_row"], Float[Tensor, "query_column"]]
 """The rows and the columns on which queries stand."""
 
 
@@ -135,11 +135,11 @@ def axis_weights(
     return torch.softmax(-alpha[:, None, None] * miss.square(), dim=-1)
 
 
-def _on_every_pixel(grid: tuple[int, int], like: Tensor) -> Places:
+def _on_every_pixel(grid: tuple[int, int], like: Tensor) -> tuple[Float[Tensor, "row"], Float[Tensor, "column"]]:
     return torch.arange(grid[0]).to(like), torch.arange(grid[1]).to(like)
 
 
-def _pairs(row: Tensor, column: Tensor) -> Float[Tensor, "row column 2"]:
+def _pairs(row: Tensor, column: Tensor) -> Float[Tensor, "_ _ 2"]:
     return torch.stack(torch.meshgrid(row, column, indexing="ij"), -1)
 
 
