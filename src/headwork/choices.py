@@ -71,6 +71,37 @@ class GaussianHeads:
         check_one_of(("isotropic", "diagonal", "full"), precision=self.precision)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShiftHeads:
+    """Image heads with a learned score for each row shift and each column shift: position only, learned freely."""
+
+    n_heads: int
+    d_value: int | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(n_heads=self.n_heads, d_value=self.d_value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryShiftHeads:
+    """Image heads whose score is the product of the query with a learned code of the shift: query and position."""
+
+    n_heads: int
+
+    def __post_init__(self) -> None:
+        check_positive(n_heads=self.n_heads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContentShiftHeads:
+    """The same plus the product of query and key: position and content."""
+
+    n_heads: int
+
+    def __post_init__(self) -> None:
+        check_positive(n_heads=self.n_heads)
+
+
 # --- feed-forward --------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +297,7 @@ class UntiedOutput:
 
 
 AnyHeads = Heads | SplitHeads
+ImageHeads = GaussianHeads | ShiftHeads | QueryShiftHeads | ContentShiftHeads
 AnyFeedForward = FeedForward | GatedFeedForward
 AnyNorm = LayerNorm | RMSNorm
 TextPositions = (

@@ -56,7 +56,7 @@ class Trace(OfModel):
 
     def check(self) -> None:
         """Raise for options that do not go together, before any work is done."""
-        from headwork.models import VisionTransformerConfig
+        from headwork.models import GaussianImageEncoderConfig, VisionTransformerConfig
 
         if self.figure is not None and self.figure.suffix not in FIGURE_ENDINGS:
             raise ValueError(f"figure must end in one of {', '.join(FIGURE_ENDINGS)}, got {self.figure}")
@@ -64,7 +64,7 @@ class Trace(OfModel):
             return
         if self.figure is None:
             raise ValueError(f"image is used for the drawing only: give --figure too, got image {self.image} alone")
-        if not isinstance(find_config(self.model), VisionTransformerConfig):
+        if not isinstance(find_config(self.model), VisionTransformerConfig | GaussianImageEncoderConfig):
             raise ValueError(f"image is for image models, got {self.model}")
 
 
@@ -174,11 +174,16 @@ def make_inputs(config: "ModelConfig", asked: OfModel) -> "list[Tensor]":
     import torch
 
     from headwork.checks import check_positive
-    from headwork.models import EncoderDecoderConfig, ResNetConfig, VisionTransformerConfig
+    from headwork.models import (
+        EncoderDecoderConfig,
+        GaussianImageEncoderConfig,
+        ResNetConfig,
+        VisionTransformerConfig,
+    )
 
     check_positive(tokens=asked.tokens, batch=asked.batch)
     match config:
-        case VisionTransformerConfig():
+        case VisionTransformerConfig() | GaussianImageEncoderConfig():
             return [torch.zeros(asked.batch, config.n_channels, *config.image)]
         case ResNetConfig():
             return [torch.zeros(asked.batch, config.n_channels, 32, 32)]
@@ -194,12 +199,12 @@ def draw(asked: Trace, path: Path) -> None:
 
     from headwork.data import read_image, sample_digit, sample_photo
     from headwork.inspection.figures import draw_inside
-    from headwork.models import ResNetConfig, VisionTransformerConfig, build
+    from headwork.models import GaussianImageEncoderConfig, ResNetConfig, VisionTransformerConfig, build
 
     config = find_config(asked.model)
     torch.manual_seed(0)
     inputs = make_inputs(config, asked)
-    if isinstance(config, VisionTransformerConfig):
+    if isinstance(config, VisionTransformerConfig | GaussianImageEncoderConfig):
         if asked.image is not None:
             inputs = [read_image(asked.image, config.image, config.n_channels)]
         elif (config.image, config.n_channels) == ((8, 8), 1):

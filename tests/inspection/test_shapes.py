@@ -7,12 +7,19 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import headwork as hw
 from headwork.functional import attention_weights
-from headwork.models import SIZES, EncoderDecoderConfig, ResNetConfig, VisionTransformerConfig, build
+from headwork.models import (
+    SIZES,
+    EncoderDecoderConfig,
+    GaussianImageEncoderConfig,
+    ResNetConfig,
+    VisionTransformerConfig,
+    build,
+)
 
 
 def inputs_of(config, n_tokens=5):
     match config:
-        case VisionTransformerConfig():
+        case VisionTransformerConfig() | GaussianImageEncoderConfig():
             return [torch.zeros(1, config.n_channels, *config.image)]
         case ResNetConfig():
             return [torch.zeros(1, 3, 32, 32)]

@@ -181,6 +181,17 @@ def test_not_even_nan_leaks_from_the_padding(side: str) -> None:
     assert_same(model(ids, visible=real)[real], clean)
 
 
+def test_not_even_nan_leaks_from_the_padding_of_the_memory_nor_into_gradients() -> None:
+    model, target = ready(encoder_decoder()), some_ids(2, 7)
+    memory, real = torch.randn(2, 11, 18, dtype=torch.float64), real_tokens((11, 5), 11)
+    broken = memory.masked_fill(~real[:, :, None], torch.nan)
+    logits = model.decode(target, broken, memory_visible=real)
+    assert_same(logits, model.decode(target, memory, memory_visible=real))
+    assert_same(model.decode(target, broken, memory_visible=real, cache=model.new_cache()), logits)
+    logits.square().sum().backward()
+    assert all(p.grad.isfinite().all() for layer in model.decoder_layers for p in layer.parameters())
+
+
 @pytest.mark.parametrize("norm_order", ["pre", "post"])
 def test_a_row_of_padding_alone_stays_finite_and_so_do_the_gradients(norm_order: str) -> None:
     """NaN from fully masked rows: pytorch#26098, #41508."""

@@ -16,11 +16,16 @@ from headwork.inspection.shapes import evaluating
 from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.embeddings import PatchEmbedding, WordOutput
 from headwork.layers.feed_forward import FeedForward, GatedFeedForward
+from headwork.layers.gaussian import PositionAttention
+from headwork.layers.grid_attention import QueryShiftAttention
 from headwork.layers.point import Point
 from headwork.layers.positions import RelativeShifts
 from headwork.models.encoder import ClassifyHead, FillMasksHead
 
-Operation = Literal["projections", "scores", "mixing", "feed-forward", "embedding", "output", "convolution", "other"]
+Operation = Literal[
+    "projections", "scores", "mixing", "attention", "feed-forward", "embedding", "output", "convolution", "other"
+]
+"""`attention` is scores and mixing together, where a module has no single product for each."""
 
 
 @dataclass(frozen=True)
@@ -66,26 +71,28 @@ class Cost:
 
     @property
     def attention(self) -> int:
-        """What attention spends on scores and on mixing the values: it grows with n squared."""
+        """What attention spends on scores and on mixing the values: it grows with n squared, by position alone slower."""
         by_operation = self.by_operation()
-        return by_operation.get("scores", 0) + by_operation.get("mixing", 0)
+        return sum(by_operation.get(operation, 0) for operation in ("scores", "mixing", "attention"))
 
     @property
     def crossover(self) -> int | None:
-        """From so many tokens on the attention products cost no less than the projections; None: no attention."""
-        return math.ceil(self.n_tokens * self.projections / self.attention) if self.attention else None
+        """From so many tokens on the attention products cost no less than the projections; None: no such attention."""
+        return math.ceil(self.n_tokens * self.projections / self.attention) if self.n_tokens else None
 
     @property
     def whole_crossover(self) -> int | None:
         """From so many tokens on they cost no less than everything else together."""
-        if not self.attention:
+        if not self.n_tokens:
             return None
         return math.ceil(self.n_tokens * (self.flops - self.attention) / self.attention)
 
     def verdict(self) -> str:
         """Which term dominates, and from which length on that changes."""
-        if self.crossover is None:
+        if not self.attention:
             return "There is no attention in this model."
+        if self.crossover is None:
+            return f"Attention by position costs {self.attention / self.projections:.2g} times the projections."
         larger, smaller = ("attention products", "projections")
         if self.n_tokens < self.crossover:
             larger, smaller = smaller, larger
@@ -219,7 +226,11 @@ def _operation(model: nn.Module, name: str) -> Operation:
         match model.get_submodule(".".join(parts[:depth])):
             case RelativeShifts() if depth == len(parts):
                 return "scores"
-            case MultiHeadAttention():
+            case PositionAttention() if depth == len(parts):
+                return "mixing"
+            case QueryShiftAttention() if depth == len(parts):
+                return "attention"
+            case MultiHeadAttention() | PositionAttention() | QueryShiftAttention():
                 return "projections"
             case FeedForward() | GatedFeedForward():
                 return "feed-forward"

@@ -13,6 +13,10 @@ from headwork.layers.encoder_layer import EncoderLayer as EncoderLayer
 from headwork.layers.feed_forward import FeedForward as FeedForward
 from headwork.layers.feed_forward import GatedFeedForward as GatedFeedForward
 from headwork.layers.gaussian import GaussianAttention as GaussianAttention
+from headwork.layers.gaussian import PositionAttention as PositionAttention
+from headwork.layers.gaussian import ShiftAttention as ShiftAttention
+from headwork.layers.grid_attention import ContentShiftAttention as ContentShiftAttention
+from headwork.layers.grid_attention import QueryShiftAttention as QueryShiftAttention
 from headwork.layers.norm import LayerNorm as LayerNorm
 from headwork.layers.norm import RMSNorm as RMSNorm
 from headwork.layers.point import DeferredPoint as DeferredPoint

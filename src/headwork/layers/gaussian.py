@@ -1,10 +1,10 @@
-"""Attention over an image by position alone: the heads that can become a convolution."""
+"""Attention over an image by position alone: heads that look at a place away from the query, whatever is there."""
 
 from functools import partial
 from typing import Literal
 
 import torch
-from einops import rearrange
+from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -15,25 +15,88 @@ from headwork.functional.gaussian import (
     gaussian_attention,
     gaussian_axis_weights,
     gaussian_weights,
+    mix_along_axes,
     mix_heads_along_axes,
 )
+from headwork.functional.relative import relative_index
 from headwork.layers.linear import linear
 from headwork.layers.point import DeferredPoint, Point
 
+AxisWeights = tuple[Float[Tensor, "head query_row row"], Float[Tensor, "head query_column column"]]
 
-class GaussianAttention(nn.Module):
-    """Each head looks at its own place (row, column) away from the query, more or less sharply, whatever is there.
 
-    `centre` is where it looks and `alpha` how sharply; both are learned. With `d_value=None` every head passes on the
-    whole token, as in the paper, and `out` maps all heads to the output: that is equation (11) of the ETH sheet, with
-    W^(h) the block of `out` for head h. With a `d_value`, a value projection comes first. The weights see no dropout.
+class PositionAttention(nn.Module):
+    """Heads whose weights depend on the shift between query and key only; the kinds below say how.
+
+    With `d_value=None` every head passes on the whole token, as in the paper, and `out` maps all heads to the output:
+    that is equation (11) of the ETH sheet, with W^(h) the block of `out` for head h. With a `d_value`, a value
+    projection comes first. The weights see no dropout.
+    """
+
+    axes = "batch row column d_model"
+
+    def __init__(
+        self, d_model: int, n_heads: int, *, d_value: int | None = None, d_out: int | None = None, bias: bool = True
+    ) -> None:
+        super().__init__()
+        check_positive(d_model=d_model, n_heads=n_heads, d_value=d_value, d_out=d_out)
+        self.d_model, self.n_heads = d_model, n_heads
+        self.value = None if d_value is None else linear(d_model, n_heads * d_value, bias=bias)
+        self.out = linear(n_heads * (d_value or d_model), d_out or d_model, bias=bias)
+        self.weights = DeferredPoint("head row column key_row key_column")
+        self.heads = Point("batch row column head d_value")
+
+    def axis_weights(self, grid: tuple[int, int], queries: Places | None = None) -> AxisWeights:
+        """The weights as two factors, along the rows and along the columns."""
+        raise NotImplementedError
+
+    def table(
+        self, grid: tuple[int, int], queries: Places | None = None
+    ) -> Float[Tensor, "head query_row query_column row column"]:
+        """The weights of all pairs of pixels, for looking at."""
+        rows, columns = self.axis_weights(grid, queries)
+        return einsum(rows, columns, "head i row, head j column -> head i j row column")
+
+    def forward(
+        self, x: Float[Tensor, "batch row column d_model"], queries: Places | None = None
+    ) -> Float[Tensor, "batch query_row query_column d_out"]:
+        """Attend from every pixel, or from the rows and columns that `queries` names."""
+        if x.ndim != 4 or x.shape[3] != self.d_model or 0 in x.shape[1:]:
+            raise ValueError(f"x must have the axes (batch, row, column, {self.d_model}), got shape {tuple(x.shape)}")
+        new_weights = self.weights.offer(partial(self.table, (x.shape[1], x.shape[2]), queries))
+        if self.value is None:
+            heads = (
+                self._mix(x, queries)
+                if new_weights is None
+                else einsum(new_weights, x, "head i j row column, batch row column d -> batch head i j d")
+            )
+        else:
+            v = rearrange(self.value(x), "batch row column (head d) -> batch head row column d", head=self.n_heads)
+            heads = (
+                self._mix_values(v, queries)
+                if new_weights is None
+                else einsum(new_weights, v, "head i j row column, batch head row column d -> batch head i j d")
+            )
+        heads = self.heads(rearrange(heads, "batch head row column d -> batch row column head d"))
+        return self.out(rearrange(heads, "batch row column head d -> batch row column (head d)"))
+
+    def _mix(self, x: Tensor, queries: Places | None) -> Float[Tensor, "batch head query_row query_column d"]:
+        return mix_along_axes(x, *self.axis_weights((x.shape[1], x.shape[2]), queries))
+
+    def _mix_values(self, v: Tensor, queries: Places | None) -> Float[Tensor, "batch head query_row query_column d"]:
+        return mix_heads_along_axes(v, *self.axis_weights((v.shape[2], v.shape[3]), queries))
+
+
+class GaussianAttention(PositionAttention):
+    """Each head looks at its own place (row, column) away from the query, more or less sharply.
+
+    `centre` is where it looks and `alpha` how sharply; both are learned. In the limit of a large alpha every head picks
+    one pixel, and the layer is a convolution. Cordonnier, Loukas and Jaggi, 2020.
 
     >>> layer = GaussianAttention(d_model=8, n_heads=9)
     >>> layer(torch.randn(2, 4, 5, 8)).shape
     torch.Size([2, 4, 5, 8])
     """
-
-    axes = "batch row column d_model"
 
     def __init__(
         self,
@@ -45,17 +108,11 @@ class GaussianAttention(nn.Module):
         precision: Literal["isotropic", "diagonal", "full"] = "isotropic",
         bias: bool = True,
     ) -> None:
-        super().__init__()
-        check_positive(d_model=d_model, n_heads=n_heads, d_value=d_value, d_out=d_out)
+        super().__init__(d_model, n_heads, d_value=d_value, d_out=d_out, bias=bias)
         check_one_of(("isotropic", "diagonal", "full"), precision=precision)
-        self.d_model, self.n_heads, self.precision = d_model, n_heads, precision
+        self.precision = precision
         self.centre = nn.Parameter(2 * torch.randn(n_heads, 2))
-        """Where each head looks from, (row, column) away from the query."""
         self.sharpness = nn.Parameter(_sharpness_one(n_heads, precision))
-        self.value = None if d_value is None else linear(d_model, n_heads * d_value, bias=bias)
-        self.out = linear(n_heads * (d_value or d_model), d_out or d_model, bias=bias)
-        self.weights = DeferredPoint("head row column key_row key_column")
-        self.heads = Point("batch row column head d_value")
 
     @property
     def alpha(self) -> Tensor:
@@ -68,38 +125,70 @@ class GaussianAttention(nn.Module):
     def place_heads(self, centre: Float[Tensor, "head 2"], alpha: Tensor) -> None:
         """Put the heads where they should look, as sharply as they should."""
         check_gaussian(centre, alpha)
-        if alpha.shape != self.alpha.shape:
-            raise ValueError(f"alpha must have the shape {tuple(self.alpha.shape)}, got {tuple(alpha.shape)}")
+        if centre.shape != self.centre.shape or alpha.shape != self.alpha.shape:
+            raise ValueError(
+                f"centre and alpha must have the shapes {tuple(self.centre.shape)} and {tuple(self.alpha.shape)}, "
+                f"got {tuple(centre.shape)} and {tuple(alpha.shape)}"
+            )
         self.centre.copy_(centre)
         self.sharpness.copy_(alpha.log() if self.precision != "full" else torch.linalg.cholesky(alpha))
 
-    def forward(
-        self, x: Float[Tensor, "batch row column d_model"], queries: Places | None = None
-    ) -> Float[Tensor, "batch query_row query_column d_out"]:
-        """Attend from every pixel, or from the rows and columns that `queries` names."""
-        if x.ndim != 4 or x.shape[3] != self.d_model or 0 in x.shape[1:]:
-            raise ValueError(f"x must have the axes (batch, row, column, {self.d_model}), got shape {tuple(x.shape)}")
-        alpha = self.alpha.to(x.dtype)
-        centre = self.centre.to(x.dtype)
-        grid = (x.shape[1], x.shape[2])
-        table = partial(gaussian_weights, grid, centre, alpha, queries)
-        new_weights = self.weights.offer(table)
-        if self.value is None and new_weights is None:
-            heads = gaussian_attention(x, centre, alpha, queries)
-        elif self.value is None:
-            heads = torch.einsum("hrcij,bijd->bhrcd", new_weights, x)
-        else:
-            v = rearrange(self.value(x), "batch row column (head d) -> batch head row column d", head=self.n_heads)
-            if new_weights is None and self.precision != "full":
-                heads = mix_heads_along_axes(v, *gaussian_axis_weights(grid, centre, alpha, queries))
-            else:
-                heads = torch.einsum("hrcij,bhijd->bhrcd", table() if new_weights is None else new_weights, v)
-        heads = self.heads(rearrange(heads, "batch head row column d -> batch row column head d"))
-        return self.out(rearrange(heads, "batch row column head d -> batch row column (head d)"))
+    def axis_weights(self, grid: tuple[int, int], queries: Places | None = None) -> AxisWeights:
+        return gaussian_axis_weights(grid, self.centre, self.alpha, queries)
+
+    def table(
+        self, grid: tuple[int, int], queries: Places | None = None
+    ) -> Float[Tensor, "head query_row query_column row column"]:
+        return gaussian_weights(grid, self.centre, self.alpha, queries)
+
+    def _mix(self, x: Tensor, queries: Places | None) -> Float[Tensor, "batch head query_row query_column d"]:
+        return gaussian_attention(x, self.centre, self.alpha, queries)
+
+    def _mix_values(self, v: Tensor, queries: Places | None) -> Float[Tensor, "batch head query_row query_column d"]:
+        if self.precision != "full":
+            return super()._mix_values(v, queries)
+        table = self.table((v.shape[2], v.shape[3]), queries)
+        return einsum(table, v, "head i j row column, batch head row column d -> batch head i j d")
 
     def extra_repr(self) -> str:
         path = "the table of all pairs" if self.precision == "full" else "rows, then columns"
         return f"d_model={self.d_model}, n_heads={self.n_heads}, precision={self.precision} (computed by {path})"
+
+
+class ShiftAttention(PositionAttention):
+    """Each head has a learned score for every shift along the rows and every shift along the columns.
+
+    The score of a pair is the sum of both: v . r of equation (6) of the ETH sheet, with a row and a column code. So
+    these weights separate as the Gaussian ones do.
+
+    >>> layer = ShiftAttention(d_model=8, n_heads=3, grid=(4, 5))
+    >>> layer(torch.randn(2, 4, 5, 8)).shape
+    torch.Size([2, 4, 5, 8])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        grid: tuple[int, int],
+        *,
+        d_value: int | None = None,
+        d_out: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(d_model, n_heads, d_value=d_value, d_out=d_out, bias=bias)
+        self.grid = grid
+        self.row_scores = nn.Parameter(torch.randn(n_heads, 2 * grid[0] - 1))
+        self.column_scores = nn.Parameter(torch.randn(n_heads, 2 * grid[1] - 1))
+
+    def axis_weights(self, grid: tuple[int, int], queries: Places | None = None) -> AxisWeights:
+        if grid[0] > self.grid[0] or grid[1] > self.grid[1] or queries is not None:
+            raise ValueError(f"the grid must fit into {self.grid}, with a query on every pixel, got {grid}")
+        rows, columns = (
+            scores[:, relative_index(n, n) + (len(scores[0]) + 1) // 2 - n].softmax(-1)
+            for scores, n in ((self.row_scores, grid[0]), (self.column_scores, grid[1]))
+        )
+        return rows, columns
 
 
 def _sharpness_one(n_heads: int, precision: str) -> Tensor:

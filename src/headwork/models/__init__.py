@@ -6,6 +6,8 @@ from headwork.models.encoder import Encoder as Encoder
 from headwork.models.encoder import EncoderConfig as EncoderConfig
 from headwork.models.encoder_decoder import EncoderDecoder as EncoderDecoder
 from headwork.models.encoder_decoder import EncoderDecoderConfig as EncoderDecoderConfig
+from headwork.models.gaussian_image_encoder import GaussianImageEncoder as GaussianImageEncoder
+from headwork.models.gaussian_image_encoder import GaussianImageEncoderConfig as GaussianImageEncoderConfig
 from headwork.models.resnet import ResNet as ResNet
 from headwork.models.resnet import ResNetConfig as ResNetConfig
 from headwork.models.sizes import SIZES as SIZES

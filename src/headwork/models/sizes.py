@@ -9,11 +9,19 @@ from headwork.checks import nearest
 from headwork.models.decoder import Decoder, DecoderConfig
 from headwork.models.encoder import Encoder, EncoderConfig
 from headwork.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from headwork.models.gaussian_image_encoder import GaussianImageEncoder, GaussianImageEncoderConfig
 from headwork.models.resnet import ResNet, ResNetConfig
 from headwork.models.vision_transformer import VisionTransformer, VisionTransformerConfig
 
-ModelConfig = EncoderConfig | DecoderConfig | EncoderDecoderConfig | VisionTransformerConfig | ResNetConfig
-Model = Encoder | Decoder | EncoderDecoder | VisionTransformer | ResNet
+ModelConfig = (
+    EncoderConfig
+    | DecoderConfig
+    | EncoderDecoderConfig
+    | VisionTransformerConfig
+    | GaussianImageEncoderConfig
+    | ResNetConfig
+)
+Model = Encoder | Decoder | EncoderDecoder | VisionTransformer | GaussianImageEncoder | ResNet
 
 _T5 = choices.Heads(n_heads=8, d_head=64, d_value=64, bias=False, beta=1.0)
 
@@ -35,6 +43,7 @@ SIZES: dict[str, ModelConfig] = {
         feed_forward=choices.FeedForward(d_ff=1536),
     ),
     "vit-b16": VisionTransformerConfig(n_classes=1000),
+    "gaussian-cifar": GaussianImageEncoderConfig(n_classes=10),
     "resnet20": ResNetConfig(n_classes=10),
     "bert-base": EncoderConfig(vocab=30_522, task=choices.FillMasks()),
     "bert-large": EncoderConfig(
@@ -110,5 +119,7 @@ def build(config: ModelConfig) -> Model:
             return EncoderDecoder(config)
         case VisionTransformerConfig():
             return VisionTransformer(config)
+        case GaussianImageEncoderConfig():
+            return GaussianImageEncoder(config)
         case ResNetConfig():
             return ResNet(config)
