@@ -71,7 +71,7 @@ class Cost:
 
     @property
     def attention(self) -> int:
-        """What attention spends on scores and on mixing the values: it grows with n squared, by position alone slower."""
+        """What attention spends on scores and on mixing the values: it grows with n squared (by position: slower)."""
         by_operation = self.by_operation()
         return sum(by_operation.get(operation, 0) for operation in ("scores", "mixing", "attention"))
 
