@@ -19,6 +19,9 @@ from headwork.functional.gaussian import gaussian_axis_weights as gaussian_axis_
 from headwork.functional.gaussian import gaussian_weights as gaussian_weights
 from headwork.functional.gaussian import mix_along_axes as mix_along_axes
 from headwork.functional.gaussian import mix_heads_along_axes as mix_heads_along_axes
+from headwork.functional.grid_codes import gaussian_vectors as gaussian_vectors
+from headwork.functional.grid_codes import grid_shifts as grid_shifts
+from headwork.functional.grid_codes import quadratic_codes as quadratic_codes
 from headwork.functional.norm import batch_norm as batch_norm
 from headwork.functional.norm import layer_norm as layer_norm
 from headwork.functional.norm import rms_norm as rms_norm

@@ -1,6 +1,5 @@
 """Drawings of what happens inside: the input, the ledger, where each head looks, and what each operation costs."""
 
-import matplotlib as mpl
 import numpy as np
 import torch
 from matplotlib.axes import Axes
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from headwork.inspection.costs import Cost, cost
 from headwork.inspection.recording import record
 from headwork.inspection.shapes import Ledger, evaluating, ledger
+from headwork.inspection.style import house_style
 from headwork.layers.attention import MultiHeadAttention
 from headwork.models.vision_transformer import VisionTransformer
 
@@ -28,7 +28,7 @@ def draw_inside(model: nn.Module, *inputs: Tensor, title: str = "") -> Figure:
         weights = [(name, seen[f"{name}.weights"][0].float()) for name in names]
     if len(every) > len(names):
         title += f" (the first {len(names)} of {len(every)} attention layers)"
-    with mpl.rc_context({"font.size": 8, "axes.titlesize": 8, "figure.dpi": 160}):
+    with house_style():
         return _compose(model, inputs, weights, title)
 
 

@@ -17,6 +17,8 @@ from headwork.layers.gaussian import PositionAttention as PositionAttention
 from headwork.layers.gaussian import ShiftAttention as ShiftAttention
 from headwork.layers.grid_attention import ContentShiftAttention as ContentShiftAttention
 from headwork.layers.grid_attention import QueryShiftAttention as QueryShiftAttention
+from headwork.layers.grid_codes import AbsolutePositionalEmbedding as AbsolutePositionalEmbedding
+from headwork.layers.grid_codes import RelativePositionalEmbedding as RelativePositionalEmbedding
 from headwork.layers.norm import LayerNorm as LayerNorm
 from headwork.layers.norm import RMSNorm as RMSNorm
 from headwork.layers.point import DeferredPoint as DeferredPoint
