@@ -10,6 +10,8 @@ from torch import Tensor
 import headwork as hw
 from headwork import functional as fn
 from headwork import masks
+from headwork.inspection.figures import draw_inside
+from headwork.inspection.head_figures import draw_heads, draw_limit
 
 HERE = Path(__file__).parent
 
@@ -90,9 +92,12 @@ def main() -> None:
         draw_positions().savefig(HERE / "positions.png")
         draw_temperature().savefig(HERE / "temperature.png")
     torch.manual_seed(0)
+    layer = hw.layers.GaussianAttention(d_model=8, n_heads=10, precision="diagonal")
+    layer.place_heads(2 * torch.randn(10, 2), 0.05 + torch.rand(10, 2))
+    draw_heads(layer, (13, 15)).savefig(HERE / "heads.png")
+    draw_limit().savefig(HERE / "limit.png")
+    torch.manual_seed(0)
     model = hw.models.build(hw.models.size("digits-vit"))
-    from headwork.inspection.figures import draw_inside
-
     title = "digits-vit, before training"
     draw_inside(model, hw.data.sample_digit(0), title=title).savefig(HERE / "inside.png")
 

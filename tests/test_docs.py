@@ -11,7 +11,7 @@ from headwork.cli import main
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/convolution.md"])
 def test_the_code_runs(name, capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
     assert blocks
@@ -28,7 +28,9 @@ def test_the_commands_of_the_readme_run(capsys):
     assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/benchmarks.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/guide.md", "docs/convolution.md", "docs/benchmarks.md", "CONTRIBUTING.md"]
+)
 def test_links_lead_somewhere(name):
     path = ROOT / name
     for link in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):

@@ -83,8 +83,12 @@ def test_learned_positions_are_the_rows_of_the_table() -> None:
 def test_a_text_longer_than_the_table_is_refused(n_total: int) -> None:
     """PEERS 31: elsewhere "index out of range in self"."""
     with pytest.raises(ValueError, match=f"longer than the {KEY} learned positions, got {n_total} tokens"):
-        LearnedPositions(KEY, D_MODEL).vectors(places(0, 1), n_total)
+        LearnedPositions(KEY, D_MODEL).vectors(places(0, n_total - 1), n_total)
     LearnedPositions(KEY, D_MODEL).vectors(places(0, 1), KEY)
+
+
+def test_padding_takes_no_place() -> None:
+    LearnedPositions(KEY, D_MODEL).vectors(places(0, 1), 1000)
 
 
 # --- sinusoids -----------------------------------------------------------------------------------------------------

@@ -190,3 +190,22 @@ def test_a_fresh_model_knows_nothing_of_the_next_word() -> None:
     model, ids = decoder().eval(), some_ids(5, 13)
     loss = F.cross_entropy(model(ids[:, :-1]).mT, ids[:, 1:])
     torch.testing.assert_close(loss, torch.tensor(float(VOCAB)).log(), rtol=0.05, atol=0.0)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_padding_hidden_once_cannot_come_into_sight_by_being_forgotten():
+    model = decoder().eval()
+    cache = model.new_cache()
+    ids = torch.zeros(2, 5, dtype=torch.long)
+    real = torch.tensor([[False, True, True, True, True]] * 2)
+    model(ids, visible=real, cache=cache)
+    with pytest.raises(ValueError, match="visible must be given at every step"):
+        model(ids[:, :1], cache=cache)
+
+
+def test_padding_takes_no_learned_positions():
+    model = decoder(position=choices.LearnedPositions(max_tokens=5)).eval()
+    ids = torch.ones(1, 5, dtype=torch.long)
+    padded = torch.cat([torch.zeros(1, 3, dtype=torch.long), ids], dim=1)
+    real = torch.arange(8)[None] >= 3
+    torch.testing.assert_close(model(padded, visible=real)[:, 3:], model(ids))

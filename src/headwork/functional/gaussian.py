@@ -16,6 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from headwork.functional.embedding import has_numbers
+
 Precision = Float[Tensor, "head"] | Float[Tensor, "head 2"] | Float[Tensor, "head 2 2"]
 """How sharply a head looks: one alpha for both directions, one for each, or a full matrix."""
 
@@ -250,8 +252,8 @@ def check_gaussian(centre: Float[Tensor, "head 2"], alpha: Precision) -> None:
             f"alpha must have the axes (head,), (head, 2) or (head, 2, 2) for {n_heads} heads, "
             f"got shape {tuple(alpha.shape)}"
         )
-    if torch.compiler.is_compiling() or type(centre.detach()) is not Tensor:
-        return  # no numbers to look at: the call is only being traced
+    if not has_numbers(centre):
+        return
     if not centre.isfinite().all():
         raise ValueError(f"centre must be finite, got {centre.tolist()}")
     positive = alpha.detach() if alpha.ndim < 3 else torch.linalg.eigvalsh(alpha.detach())

@@ -24,12 +24,13 @@ def draw_absolute_codes(table: Tensor, n_shown: int = 5) -> Figure:
     table = table.detach()
     n_rows, n_columns, _ = table.shape
     unit = table / table.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    lowest = min((unit[:1, :1] * unit).sum(-1).min().item(), 0.9)
     places = torch.linspace(0, n_rows * n_columns - 1, n_shown).round().int().tolist()
     with house_style():
         figure = Figure(figsize=(1.9 * n_shown, 2.3), layout="constrained")
         for ax, place in zip(figure.subplots(1, n_shown, squeeze=False)[0], places, strict=True):
             row, column = divmod(place, n_columns)
-            image = ax.imshow((unit @ unit[row, column]).numpy(), cmap="viridis", vmin=-1, vmax=1)
+            image = ax.imshow((unit @ unit[row, column]).numpy(), cmap="viridis", vmin=lowest, vmax=1)
             ax.plot(column, row, "wx")
             ax.set(title=f"seen from ({row}, {column})", xlabel="column", ylabel="row")
         figure.colorbar(image, ax=figure.axes, shrink=0.8, label="cosine of the codes")

@@ -65,6 +65,7 @@ class DecoderCache:
     """
 
     def __init__(self, n_layers: int) -> None:
+        self.has_padding = False
         self.self_attention = [GrowingCache() for _ in range(n_layers)]
         self.cross_attention = [FixedCache() for _ in range(n_layers)]
 
@@ -72,6 +73,14 @@ class DecoderCache:
     def n_tokens(self) -> int:
         """How many tokens have been read."""
         return self.self_attention[0].n_tokens
+
+    def check_padding(self, visible: Tensor | None) -> None:
+        """Raise if padding that was hidden in the past would come into sight now."""
+        if visible is None and self.has_padding:
+            raise ValueError(
+                "visible must be given at every step once it has been, for past and new tokens together, got None"
+            )
+        self.has_padding = visible is not None
 
     def reorder(self, rows: Tensor) -> None:
         """Keep the given batch rows, in this order: what a beam search does between steps."""
