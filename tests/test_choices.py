@@ -21,6 +21,7 @@ UNIONS = {
     name: get_args(getattr(choices, name))
     for name in (
         "AnyHeads",
+        "ImageHeads",
         "AnyFeedForward",
         "AnyNorm",
         "TextPositions",

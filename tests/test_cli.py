@@ -94,6 +94,10 @@ def test_a_figure_is_drawn(capsys, tmp_path, name):
         (["trace", "bert-bse"], "model 'bert-bse' is not known; did you mean 'bert-base'?"),
         (["cost", "gpt2", "--tokens", "0"], "tokens must be 1 or more, got 0"),
         (["cost", "gpt2", "--batch", "-1"], "batch must be 1 or more, got -1"),
+        (["cost", "gpt2", "--batch", "1000000000000000000"], "tokens and batch must be at most 10,000,000"),
+        (["cost", "vit-b16", "--tokens", "500"], "tokens is for text models, got 500 for vit-b16"),
+        (["trace", "--batch", "8", "--figure", "x.png"], "batch must be 1 with --figure"),
+        (["trace", "llama-2-7b", "--figure", "x.png"], "figure needs the weights of llama-2-7b, 6,738,415,616 of them"),
         (["cost", "gpt2", "--tokens", "1025"], "longer than the 1024 learned positions, got 1025 tokens"),
         (["trace", "nowhere.json"], "model must be a config file that exists, got nowhere.json"),
         (["trace", "--figure", "x.png", "--image", "nowhere.png"], "image must be a file that exists, got nowhere.png"),
@@ -115,6 +119,8 @@ def test_asking_wrongly_is_exit_code_2_and_says_why(capsys, arguments, message):
         (b"{", "must be a config file in JSON"),
         (b"\xff\xfe\x00", "must be a config file in JSON"),
         (b"{}", "kind must be one of"),
+        (b'{"kind": []}', "kind must be one of"),
+        (b"[" * 100_000, "must be a config file in JSON"),
         (b'{"kind": "DecoderConfig", "vocab": 5, "d_modle": 3}', "did you mean 'd_model'"),
     ],
 )
@@ -140,6 +146,31 @@ def test_a_folder_that_cannot_be_written_is_exit_code_1(capsys, tmp_path):
     code, _, err = run(capsys, "trace", "--figure", str(tmp_path / "file" / "x.png"))
     assert code == 1
     assert "headwork: failed:" in err
+
+
+def test_a_folder_is_not_a_config(capsys, tmp_path):
+    (tmp_path / "folder.json").mkdir()
+    code, _, err = run(capsys, "cost", str(tmp_path / "folder.json"))
+    assert code == 2
+    assert "got the folder" in err
+
+
+def test_a_reader_that_leaves_early_is_no_failure():
+    done = subprocess.run(
+        f"{sys.executable} -m headwork sizes --json | head -1", shell=True, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout.strip() == "{"
+
+
+def test_stopped_by_the_user(capsys, monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headwork.cli.Sizes.run", interrupted)
+    code, _, err = run(capsys, "sizes")
+    assert code == 130
+    assert err == "headwork: stopped\n"
 
 
 def test_an_unknown_command_is_exit_code_2(capsys):

@@ -16,6 +16,18 @@ def check_positive(**counts: int | None) -> None:
             raise ValueError(f"{name} must be 1 or more, got {count}")
 
 
+def check_above_zero(**numbers: float) -> None:
+    """Some numbers make sense only above zero.
+
+    >>> check_above_zero(eps=-1.0)
+    Traceback (most recent call last):
+    ValueError: eps must be more than 0 and finite, got -1.0
+    """
+    for name, number in numbers.items():
+        if not 0 < number < float("inf"):
+            raise ValueError(f"{name} must be more than 0 and finite, got {number}")
+
+
 def check_probability(**probabilities: float) -> None:
     """Dropout rates lie in 0 .. 1, and 1 itself would drop everything.
 

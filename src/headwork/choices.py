@@ -5,9 +5,10 @@ FeedForward(d_ff=3072, activation='gelu', bias=True)
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from headwork.checks import check_one_of, check_positive
+from headwork import configs
+from headwork.checks import check_above_zero, check_positive
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Layout = Literal["interleaved", "halves"]
@@ -19,7 +20,7 @@ NormOrder = Literal["pre", "post"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heads:
+class Heads(configs.Checked):
     """Heads that each project the whole token. `None` widths mean d_model / n_heads; `beta=None` means 1/sqrt(d_head).
 
     Fewer `n_kv_heads` than `n_heads` is grouped-query attention: several queries share a key and a value.
@@ -34,6 +35,7 @@ class Heads:
     beta: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(n_heads=self.n_heads, d_head=self.d_head, d_value=self.d_value, n_kv_heads=self.n_kv_heads)
         if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
             raise ValueError(
@@ -44,18 +46,19 @@ class Heads:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitHeads:
+class SplitHeads(configs.Checked):
     """Heads that each see only their own slice of the token, as the C182 sheet writes them."""
 
     n_heads: int
     bias: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(n_heads=self.n_heads)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianHeads:
+class GaussianHeads(configs.Checked):
     """Image heads that look at a learned place (row, column) away from the query, whatever is there: position only.
 
     `d_value=None` is the paper's width: each head passes on the whole token, and the output projection does the rest.
@@ -67,38 +70,41 @@ class GaussianHeads:
     precision: Literal["isotropic", "diagonal", "full"] = "isotropic"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(n_heads=self.n_heads, d_value=self.d_value)
-        check_one_of(("isotropic", "diagonal", "full"), precision=self.precision)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShiftHeads:
+class ShiftHeads(configs.Checked):
     """Image heads with a learned score for each row shift and each column shift: position only, learned freely."""
 
     n_heads: int
     d_value: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(n_heads=self.n_heads, d_value=self.d_value)
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryShiftHeads:
+class QueryShiftHeads(configs.Checked):
     """Image heads whose score is the product of the query with a learned code of the shift: query and position."""
 
     n_heads: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(n_heads=self.n_heads)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContentShiftHeads:
+class ContentShiftHeads(configs.Checked):
     """The same plus the product of query and key: position and content."""
 
     n_heads: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(n_heads=self.n_heads)
 
 
@@ -106,7 +112,7 @@ class ContentShiftHeads:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedForward:
+class FeedForward(configs.Checked):
     """W2 activation(W1 x)."""
 
     d_ff: int
@@ -114,12 +120,12 @@ class FeedForward:
     bias: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(d_ff=self.d_ff)
-        check_one_of(get_args(Activation), activation=self.activation)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatedFeedForward:
+class GatedFeedForward(configs.Checked):
     """W2 (activation(W_gate x) * W1 x); with silu this is SwiGLU."""
 
     d_ff: int
@@ -127,77 +133,89 @@ class GatedFeedForward:
     bias: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(d_ff=self.d_ff)
-        check_one_of(get_args(Activation), activation=self.activation)
 
 
 # --- norm ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerNorm:
+class LayerNorm(configs.Checked):
     eps: float = 1e-5
     bias: bool = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_above_zero(eps=self.eps)
+
 
 @dataclass(frozen=True, kw_only=True)
-class RMSNorm:
+class RMSNorm(configs.Checked):
     eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_above_zero(eps=self.eps)
 
 
 # --- positions of a sequence ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoPositions:
+class NoPositions(configs.Checked):
     """Order is invisible."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedPositions:
+class LearnedPositions(configs.Checked):
     """A learned vector for each of `max_tokens` places, added to the token."""
 
     max_tokens: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(max_tokens=self.max_tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SinusoidalPositions:
+class SinusoidalPositions(configs.Checked):
     """The fixed sines and cosines of the original Transformer, added to the token; any length."""
 
     base: float = 10_000.0
     layout: Layout = "interleaved"
 
     def __post_init__(self) -> None:
-        check_one_of(get_args(Layout), layout=self.layout)
+        super().__post_init__()
+        check_above_zero(base=self.base)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotaryPositions:
+class RotaryPositions(configs.Checked):
     """Queries and keys are turned by an angle that grows with the place; any length."""
 
     base: float = 10_000.0
     layout: Layout = "halves"
 
     def __post_init__(self) -> None:
-        check_one_of(get_args(Layout), layout=self.layout)
+        super().__post_init__()
+        check_above_zero(base=self.base)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlibiPositions:
+class AlibiPositions(configs.Checked):
     """Scores fade linearly with distance; any length."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BucketPositions:
+class BucketPositions(configs.Checked):
     """T5: a learned bias for each head and bucket of distances, shared by all layers; any length."""
 
     n_buckets: int = 32
     max_distance: int = 128
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.n_buckets < 4 or self.n_buckets % 2:
             raise ValueError(f"n_buckets must be even and 4 or more, got {self.n_buckets}")
         if self.max_distance <= self.n_buckets // 2:
@@ -205,7 +223,7 @@ class BucketPositions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RelativePositions:
+class RelativePositions(configs.Checked):
     """Transformer-XL: the four-term score of equation (6) of the ETH sheet, with sinusoids of the shift; any length."""
 
 
@@ -213,12 +231,12 @@ class RelativePositions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedGrid:
+class LearnedGrid(configs.Checked):
     """A learned vector for each patch, interpolated for images of another size."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SinusoidalGrid:
+class SinusoidalGrid(configs.Checked):
     """Fixed sinusoids, half of the width for the row and half for the column; any size."""
 
 
@@ -226,27 +244,28 @@ class SinusoidalGrid:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstToken:
-    """The output of the first token is read: BERT's [CLS], which the tokenizer puts there."""
+class FirstToken(configs.Checked):
+    """The output of the first visible token is read: BERT's [CLS], which the tokenizer puts there."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassToken:
+class ClassToken(configs.Checked):
     """CLS: a learned token joins the sequence and its output is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanPooling:
+class MeanPooling(configs.Checked):
     """GAP: the mean over all tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionPooling:
+class AttentionPooling(configs.Checked):
     """MAP: a learned query attends to all tokens."""
 
     n_heads: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(n_heads=self.n_heads)
 
 
@@ -254,7 +273,7 @@ class AttentionPooling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classify:
+class Classify(configs.Checked):
     """One score for each class: pool the tokens, then dense, activation, linear."""
 
     n_classes: int
@@ -262,27 +281,27 @@ class Classify:
     activation: Literal["tanh", "relu"] = "tanh"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(n_classes=self.n_classes)
-        check_one_of(("tanh", "relu"), activation=self.activation)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FillMasks:
+class FillMasks(configs.Checked):
     """Masked language model: one score for each word at each token, through the transposed embedding table."""
 
     activation: Activation = "gelu"
 
     def __post_init__(self) -> None:
-        check_one_of(get_args(Activation), activation=self.activation)
+        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Features:
+class Features(configs.Checked):
     """No head: the vector of each token."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TiedOutput:
+class TiedOutput(configs.Checked):
     """Words are scored by the transposed embedding table; `scaled` divides by sqrt(d_model) first, as T5 does."""
 
     scaled: bool = False
@@ -290,7 +309,7 @@ class TiedOutput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UntiedOutput:
+class UntiedOutput(configs.Checked):
     """Words are scored by a linear map of their own."""
 
     bias: bool = False

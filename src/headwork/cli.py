@@ -4,6 +4,7 @@ Exit code 0: done; 1: it failed; 2: you asked wrongly.
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from headwork.models import ModelConfig
 
 FIGURE_ENDINGS = (".png", ".svg", ".pdf")
+LARGEST_SIZE = 10**7
+LARGEST_DRAWN = 10**9
+"""Parameters: a figure needs real weights, and these have to fit into the memory of a laptop."""
 MODEL_HELP = "A published model (see `headwork sizes`) or a config.json file."
 
 
@@ -28,7 +32,7 @@ class OfModel:
     """Which model, and how large its input."""
 
     model: Annotated[Positional[str], arg(help=MODEL_HELP)] = "digits-vit"
-    tokens: Annotated[int, arg(help="Length of each sequence (text models).")] = 16
+    tokens: Annotated[int | None, arg(help="Length of each sequence (text models; 16 unless given).")] = None
     batch: Annotated[int, arg(help="Sequences or images at once.")] = 1
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
 
@@ -37,7 +41,7 @@ class OfModel:
 class Trace(OfModel):
     """List every intermediate of a model: name, shape, axes."""
 
-    all: Annotated[bool, arg(help="List every layer, also those that are alike.")] = False
+    all: Annotated[bool, arg(help="List every layer, also those that are alike (JSON always does).")] = False
     figure: Annotated[Path | None, arg(help="Also draw what happens inside to this file (.png, .svg, .pdf).")] = None
     image: Annotated[Path | None, arg(help="The picture to draw it for (image models).")] = None
 
@@ -47,6 +51,11 @@ class Trace(OfModel):
         self.check()
         with fake_model(self) as (model, inputs):
             table = ledger(model, *inputs)
+            n_parameters = sum(p.numel() for p in model.parameters())
+        if self.figure is not None and n_parameters > LARGEST_DRAWN:
+            raise ValueError(
+                f"figure needs the weights of {self.model}, {n_parameters:,} of them: choose a smaller model"
+            )
         if self.figure is not None:
             draw(self, self.figure)
         if self.json:
@@ -58,7 +67,9 @@ class Trace(OfModel):
         """Raise for options that do not go together, before any work is done."""
         from headwork.models import GaussianImageEncoderConfig, VisionTransformerConfig
 
-        if self.figure is not None and self.figure.suffix not in FIGURE_ENDINGS:
+        if self.figure is not None and self.batch != 1:
+            raise ValueError(f"batch must be 1 with --figure, which draws one example, got {self.batch}")
+        if self.figure is not None and self.figure.suffix.lower() not in FIGURE_ENDINGS:
             raise ValueError(f"figure must end in one of {', '.join(FIGURE_ENDINGS)}, got {self.figure}")
         if self.image is None:
             return
@@ -125,12 +136,19 @@ def main(arguments: list[str] | None = None) -> int:
     )
     try:
         command.run()
+        sys.stdout.flush()
     except ValueError as error:
         print(f"headwork: error: {error}", file=sys.stderr)
         return 2
-    except OSError as error:
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (OSError, RuntimeError) as error:
         print(f"headwork: failed: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("headwork: stopped", file=sys.stderr)
+        return 130
     return 0
 
 
@@ -152,7 +170,9 @@ def find_config(name: str) -> "ModelConfig":
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"model must be a config file that exists, got {path}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except IsADirectoryError:
+        raise ValueError(f"model must be a config file, got the folder {path}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"model must be a config file in JSON, got {path} ({error})") from None
     return config_from_dict(data, get_args(ModelConfig))
 
@@ -175,6 +195,8 @@ def make_inputs(config: "ModelConfig", asked: OfModel) -> "list[Tensor]":
 
     from headwork.checks import check_positive
     from headwork.models import (
+        DecoderConfig,
+        EncoderConfig,
         EncoderDecoderConfig,
         GaussianImageEncoderConfig,
         ResNetConfig,
@@ -182,15 +204,21 @@ def make_inputs(config: "ModelConfig", asked: OfModel) -> "list[Tensor]":
     )
 
     check_positive(tokens=asked.tokens, batch=asked.batch)
+    if max(asked.tokens or 0, asked.batch) > LARGEST_SIZE:
+        raise ValueError(f"tokens and batch must be at most {LARGEST_SIZE:,}, got {asked.tokens} and {asked.batch}")
+    is_text = isinstance(config, EncoderConfig | DecoderConfig | EncoderDecoderConfig)
+    if asked.tokens is not None and not is_text:
+        raise ValueError(f"tokens is for text models, got {asked.tokens} for {asked.model}")
+    n_tokens = asked.tokens or 16
     match config:
         case VisionTransformerConfig() | GaussianImageEncoderConfig():
             return [torch.zeros(asked.batch, config.n_channels, *config.image)]
         case ResNetConfig():
             return [torch.zeros(asked.batch, config.n_channels, 32, 32)]
         case EncoderDecoderConfig():
-            return [torch.zeros(asked.batch, asked.tokens, dtype=torch.long)] * 2
+            return [torch.zeros(asked.batch, n_tokens, dtype=torch.long)] * 2
         case _:
-            return [torch.zeros(asked.batch, asked.tokens, dtype=torch.long)]
+            return [torch.zeros(asked.batch, n_tokens, dtype=torch.long)]
 
 
 def draw(asked: Trace, path: Path) -> None:

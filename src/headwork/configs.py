@@ -38,7 +38,7 @@ def config_from_dict(data: object, kinds: Iterable[type[Config]]) -> Config:
     if not isinstance(data, Mapping):
         raise ValueError(f"a config must be an object with a 'kind' of {', '.join(by_name)}, got {data!r}")
     name = data.get("kind")
-    if name not in by_name:
+    if not isinstance(name, str) or name not in by_name:
         raise ValueError(f"kind must be one of {', '.join(by_name)}, got {name!r}")
     kind = by_name[name]
     hints = typing.get_type_hints(kind)
@@ -50,6 +50,19 @@ def config_from_dict(data: object, kinds: Iterable[type[Config]]) -> Config:
         if field.name not in given and field.default is dataclasses.MISSING:
             raise ValueError(f"{name} needs the key {field.name!r}, which is missing")
     return kind(**{key: _read(value, hints[key], f"{name}.{key}") for key, value in given.items()})
+
+
+class Checked:
+    """A config whose fields are of the kinds their annotations say; dataclasses inherit from it."""
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]  # every heir is a dataclass
+            value, options = getattr(self, field.name), _options(hints[field.name])
+            if not any(_fits(value, option) for option in options):
+                where = f"{type(self).__name__}.{field.name}"
+                hint = " (an instance, with parentheses)" if isinstance(value, type) else ""
+                raise ValueError(f"{where} must be {_wanted(options)}{hint}, got {value!r}")
 
 
 def _plain(value: object) -> object:
@@ -64,15 +77,28 @@ def _plain(value: object) -> object:
 
 def _read(value: object, hint: object, where: str) -> object:
     """The value as the annotation wants it, or a ValueError that says where it does not fit."""
-    options = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+    options = _options(hint)
     configs = [option for option in options if dataclasses.is_dataclass(option)]
     if configs and isinstance(value, Mapping):
         return config_from_dict(value, typing.cast(list[type[object]], configs))
     for option in options:
         if _fits(value, option):
             return _as(value, option)
-    wanted = " or ".join(getattr(option, "__name__", str(option)) for option in options)
-    raise ValueError(f"{where} must be {wanted}, got {value!r}")
+    raise ValueError(f"{where} must be {_wanted(options)}, got {value!r}")
+
+
+def _options(hint: object) -> tuple[object, ...]:
+    return typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+
+
+def _wanted(options: tuple[object, ...]) -> str:
+    return " or ".join(_name_of(option) for option in options)
+
+
+def _name_of(option: object) -> str:
+    if typing.get_origin(option) is typing.Literal:
+        return "one of " + ", ".join(map(str, typing.get_args(option)))
+    return "None" if option is type(None) else getattr(option, "__name__", str(option))
 
 
 def _fits(value: object, option: object) -> bool:

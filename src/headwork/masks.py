@@ -18,7 +18,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from headwork.checks import check_positive
-from headwork.functional.distance import distance
+from headwork.functional.distance import distance, not_ahead
 
 
 def causal(
@@ -31,7 +31,7 @@ def causal(
       2 ■ ■ ■ ·
       3 ■ ■ ■ ■
     """
-    return _distance(n_query, n_key, device) <= 0
+    return not_ahead(n_query, _key_count(n_query, n_key), device=device)
 
 
 def window(
@@ -135,6 +135,10 @@ def cross(
     tensor([[ True,  True, False],
             [False, False, False]])
     """
+    if query_lengths.shape != key_lengths.shape:
+        raise ValueError(
+            f"query_lengths and key_lengths must be of the same batch, got {len(query_lengths)} and {len(key_lengths)}"
+        )
     real_queries = _real_tokens(query_lengths, n_query, side)
     return real_queries[:, None, :, None] & padding(key_lengths, n_key, side)
 
@@ -197,8 +201,9 @@ def _real_tokens(
             f"lengths must be one whole number for each batch entry, "
             f"got dtype {lengths.dtype} and shape {tuple(lengths.shape)}"
         )
-    if lengths.numel() and (lengths.min() < 0 or lengths.max() > n_token):
+    if lengths.numel() and (lengths.min() < 0 or lengths.long().max() > n_token):
         raise ValueError(f"lengths must lie in 0 .. {n_token}, got {lengths.tolist()}")
+    lengths = lengths.long()
     place = torch.arange(n_token, device=lengths.device)
     if side == "right":
         return place < lengths[:, None]

@@ -231,9 +231,10 @@ def peak_bytes(run, *inputs: Tensor) -> int:
     return peak
 
 
-def test_no_table_of_all_pairs_is_ever_built():
-    grid, n_heads, d = (32, 32), 3, 5
-    x, centre, alpha = torch.randn(1, *grid, d), torch.randn(n_heads, 2), torch.rand(n_heads) + 0.5
+@separable
+def test_no_table_of_all_pairs_is_ever_built(precision):
+    n_heads = 3
+    x, (centre, alpha) = torch.randn(1, 32, 32, 5), (t.float() for t in random_heads(precision, n_heads))
     table = n_heads * 32**4 * x.element_size()
     assert peak_bytes(gaussian_attention_by_table, x, centre, alpha) > table
     assert peak_bytes(gaussian_attention, x, centre, alpha) < table / 10

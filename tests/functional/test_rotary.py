@@ -68,14 +68,14 @@ def test_angles_equal_those_of_llama(theta):
     )
     places = torch.tensor([[0, 1, 2, 509, 4001]])
     cos, sin = modeling_llama.LlamaRotaryEmbedding(config)(torch.zeros(1), places)
-    angles = rotary_angles(places, D_HEAD, base=theta)
+    angles = rotary_angles(places, D_HEAD, base=theta).float()
     torch.testing.assert_close(torch.cat([angles, angles], -1).cos(), cos, rtol=0, atol=1e-3)
     torch.testing.assert_close(torch.cat([angles, angles], -1).sin(), sin, rtol=0, atol=1e-3)
 
 
 def test_angles_equal_those_of_gpt_j():
     sin, cos = modeling_gptj.create_sinusoidal_positions(101, D_HEAD).chunk(2, dim=-1)
-    angles = rotary_angles(torch.arange(101), D_HEAD)
+    angles = rotary_angles(torch.arange(101), D_HEAD).float()
     torch.testing.assert_close(angles.sin(), sin, rtol=0, atol=1e-4)
     torch.testing.assert_close(angles.cos(), cos, rtol=0, atol=1e-4)
 

@@ -116,7 +116,7 @@ def test_counts_a_cnn_and_says_there_is_no_attention():
     price = hw.cost(build(SIZES["resnet20"]), torch.zeros(1, 3, 32, 32))
     assert price.by_operation()["convolution"] > 0.99 * price.flops
     assert price.crossover is None
-    assert price.verdict() == "There is no attention in this model."
+    assert price.verdict() == "No attention was seen in this model."
 
 
 def test_relative_positions_count_as_scores():

@@ -74,7 +74,8 @@ class ConvolutionAsAttention(nn.Module):
                 f"the padded image must be as large as the kernel, {self.reach[axis] + 1} "
                 f"{('rows', 'columns')[axis]}, got {size}"
             )
-        return torch.arange(0, last + 1, self.stride[axis]).to(image)
+        dtype = torch.promote_types(image.dtype, torch.float32)
+        return torch.arange(0, last + 1, self.stride[axis]).to(image.device, dtype)
 
     def extra_repr(self) -> str:
         return f"stride={self.stride}, padding={self.padding}, padding_mode={self.padding_mode}"
@@ -112,12 +113,14 @@ def sufficient_alpha(weight: Float[Tensor, "out channel row column"], tolerance:
 def convert_all(model: nn.Module, tolerance: float = 1e-6) -> nn.Module:
     """A copy of the model in which every nn.Conv2d has become attention; everything else stays."""
     converted = deepcopy(model)
-    for name, module in model.named_modules():
+    attentions: dict[nn.Module, ConvolutionAsAttention] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, nn.Conv2d):
-            attention = attention_from_convolution(module, tolerance).train(module.training)
+            if module not in attentions:
+                attentions[module] = attention_from_convolution(module, tolerance).train(module.training)
             if not name:
-                return attention
-            converted.set_submodule(name, attention)
+                return attentions[module]
+            converted.set_submodule(name, attentions[module])
     return converted
 
 

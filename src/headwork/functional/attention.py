@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headwork.functional.distance import distance
+from headwork.functional.distance import not_ahead
 
 LARGEST_BETA_FOR_A_SUM = 1e6
 """Beyond this the products beta q.k drown what is added to them, or overflow; softargmax alone takes any beta."""
@@ -63,9 +63,10 @@ def attention_scores(
     >>> attention_scores(torch.ones(1, 2, 8), torch.ones(1, 3, 8))[0, 0]
     tensor([8., 8., 8.])
     """
-    if q.dtype in (torch.float16, torch.bfloat16):
-        q, k = q.float(), k.float()
-    return q @ k.mT
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q and k must have the same width d_head, got {q.shape[-1]} and {k.shape[-1]}")
+    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.float32)
+    return q.to(dtype) @ k.to(dtype).mT
 
 
 def attention_weights(
@@ -145,7 +146,7 @@ def hide_future(
     k: Float[Tensor, "... key _"],
 ) -> Bool[Tensor, "*#batch query key"]:
     """What is visible and not in the future, for as many queries and keys as there are in q and k."""
-    past = distance(q.shape[-2], k.shape[-2], device=q.device) <= 0
+    past = not_ahead(q.shape[-2], k.shape[-2], device=q.device)
     return past if visible is None else past & visible
 
 

@@ -1,7 +1,7 @@
 """How far key j stands from query i, when the last query stands on the last key."""
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 
@@ -17,3 +17,14 @@ def distance(n_query: int, n_key: int, *, device: torch.device | str | None = No
     query = torch.arange(n_key - n_query, n_key, device=device)
     key = torch.arange(n_key, device=device)
     return key[None, :] - query[:, None]
+
+
+def not_ahead(n_query: int, n_key: int, *, device: torch.device | str | None = None) -> Bool[Tensor, "query key"]:
+    """Which keys are not in the future of which query: `distance <= 0`, without a table of whole numbers.
+
+    >>> not_ahead(2, 3)
+    tensor([[ True,  True, False],
+            [ True,  True,  True]])
+    """
+    query = torch.arange(n_key - n_query, n_key, device=device)
+    return torch.arange(n_key, device=device) <= query[:, None]

@@ -36,10 +36,11 @@ def fused_attention(
     beta: float | None = None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "*batch query d_value"]:
-    r"""`scaled_dot_product_attention` without the query x key table, which no kernel here writes down.
+    r"""`scaled_dot_product_attention` by PyTorch's fused kernel, which never writes the query x key table down.
 
     `causal=True` costs no mask at all when there is nothing else to hide. `dropout` acts on the weights, as in
-    training. Dao et al., "FlashAttention", 2022.
+    training. PyTorch falls back to a kernel with the table for dropout, for a bias that is learned, and for values of
+    another width than the keys; a mask or a bias is itself such a table. Dao et al., "FlashAttention", 2022.
 
     >>> q = torch.randn(1, 2, 5, 8)
     >>> fused_attention(q, q, q, causal=True).shape
@@ -64,6 +65,12 @@ def fused_attention(
     if bias is not None:
         check_bias(bias, torch.Size((*q.shape[:-1], n_key)), beta)
         mask = (bias if visible is None else bias.masked_fill(~visible, -math.inf)).to(q.dtype)
+    if q.ndim == 3:  # the fused kernel wants an axis for heads
+        q, k, v = q[:, None], k[:, None], v[:, None]
+        mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=kernel_masks, scale=beta
+        ).squeeze(1)
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=kernel_masks, scale=beta
     )

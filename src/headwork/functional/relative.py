@@ -97,7 +97,7 @@ def t5_buckets(
     n_exact = n_buckets // 2
     if max_distance <= n_exact:
         raise ValueError(f"max_distance must be more than the {n_exact} exact buckets, got {max_distance}")
-    share = torch.log(away.clamp(min=1) / n_exact) / math.log(max_distance / n_exact)
+    share = torch.log(away.clamp(min=1).float() / n_exact) / math.log(max_distance / n_exact)
     far = (n_exact + share * (n_buckets - n_exact)).long().clamp(max=n_buckets - 1)
     return start + torch.where(away < n_exact, away, far)
 

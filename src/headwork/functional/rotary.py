@@ -15,11 +15,12 @@ def rotary_angles(
 
     >>> rotary_angles(torch.arange(2), 4)
     tensor([[0.0000, 0.0000],
-            [1.0000, 0.0100]])
+            [1.0000, 0.0100]], dtype=torch.float64)
     """
     if d_head % 2 or d_head < 2:
         raise ValueError(f"d_head must be even (rotary positions turn pairs of features), got {d_head}")
-    pair = torch.arange(0, d_head, 2, device=positions.device)
+    precise = torch.float32 if positions.device.type == "mps" else torch.float64
+    pair = torch.arange(0, d_head, 2, device=positions.device, dtype=precise)
     return positions.unsqueeze(-1) * base ** (-pair / d_head)
 
 

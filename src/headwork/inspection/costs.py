@@ -90,7 +90,7 @@ class Cost:
     def verdict(self) -> str:
         """Which term dominates, and from which length on that changes."""
         if not self.attention:
-            return "There is no attention in this model."
+            return "No attention was seen in this model."
         if self.crossover is None:
             return f"Attention by position costs {self.attention / self.projections:.2g} times the projections."
         larger, smaller = ("attention products", "projections")
@@ -127,8 +127,16 @@ def cost(model: nn.Module, *inputs: Tensor, **keywords: object) -> Cost:
     """
     counter = FlopCounterMode(display=False, custom_mapping=_ALSO_COUNTED)
     calls = _Calls(counter)
-    kept = _KeptForBackward(model, inputs)
-    with evaluating(model), calls.watching(model), torch.enable_grad(), kept.watching(), counter:
+    given = [t for t in (*inputs, *keywords.values()) if isinstance(t, Tensor)]
+    kept = _KeptForBackward(model, given)
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        evaluating(model),
+        calls.watching(model),
+        kept.watching(),
+        counter,
+    ):
         model(*inputs, **keywords)
     return Cost(
         rows=tuple(_rows(model, calls.flops)),
@@ -155,7 +163,7 @@ class _Calls:
             for name, module in model.named_modules()
             if not isinstance(module, Point)  # to look at attention weights is to compute them
             for hook in (
-                module.register_forward_pre_hook(partial(self._enter, name)),
+                module.register_forward_pre_hook(partial(self._enter, name), with_kwargs=True),
                 module.register_forward_hook(self._leave),
             )
         ]
@@ -165,9 +173,10 @@ class _Calls:
             for hook in hooks:
                 hook.remove()
 
-    def _enter(self, name: str, module: nn.Module, inputs: tuple[object, ...]) -> None:
+    def _enter(self, name: str, module: nn.Module, inputs: tuple[object, ...], keywords: dict[str, object]) -> None:
         if isinstance(module, MultiHeadAttention):
-            self.n_tokens = max(self.n_tokens, *(t.shape[1] for t in inputs[:2] if isinstance(t, Tensor)))
+            attended = [*inputs[:2], keywords.get("x"), keywords.get("memory")]
+            self.n_tokens = max(self.n_tokens, *(t.shape[1] for t in attended if isinstance(t, Tensor)))
         self.running.append((name, self.counter.get_total_flops()))
 
     def _leave(self, module: nn.Module, inputs: object, output: object) -> None:
@@ -181,7 +190,7 @@ class _Calls:
 class _KeptForBackward:
     """Every storage that autograd saves, counted once; parameters, buffers and inputs are there anyway."""
 
-    def __init__(self, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def __init__(self, model: nn.Module, inputs: list[Tensor]) -> None:
         there_anyway = [*model.parameters(), *model.buffers(), *inputs]
         self.known = {t.untyped_storage()._cdata: t.untyped_storage() for t in there_anyway}
         self.total_bytes = 0

@@ -28,7 +28,9 @@ class Seen(Mapping[str, Tensor]):
 
     def calls(self, name: str) -> list[Tensor]:
         """The tensors of all calls, oldest first; `record(..., every_call=True)` keeps them."""
-        return [self._compute(name, call) for call in range(len(self._values.get(name, [])))]
+        if name not in self._values:
+            raise KeyError(self._why_missing(name))
+        return [self._compute(name, call) for call in range(len(self._values[name]))]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)

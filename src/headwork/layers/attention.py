@@ -17,6 +17,7 @@ from headwork.functional.attention import (
     check_beta,
     check_visible,
     hide_future,
+    hide_unseen,
     softargmax,
 )
 from headwork.functional.fused import fused_attention
@@ -142,6 +143,7 @@ class MultiHeadAttention(nn.Module):
         new_weights = self.weights.offer(weights)
         if new_scores is None and new_weights is None and self.beta <= LARGEST_BETA_FOR_A_SUM:
             return fused_attention(q, k, v, visible=visible, causal=causal, bias=bias, beta=self.beta, dropout=dropout)
+        (v,) = hide_unseen(visible, v)
         return nn.functional.dropout(weights() if new_weights is None else new_weights, dropout) @ v
 
     def _check(self, x: Tensor, memory: Tensor, visible: Tensor | None, cache: AttentionCache | None) -> None:

@@ -74,8 +74,10 @@ class DecoderCache:
         """How many tokens have been read."""
         return self.self_attention[0].n_tokens
 
-    def check_padding(self, visible: Tensor | None) -> None:
-        """Raise if padding that was hidden in the past would come into sight now."""
+    def check(self, n_layers: int, visible: Tensor | None) -> None:
+        """Raise if this is another model's cache, or if padding hidden in the past would come into sight now."""
+        if n_layers != len(self.self_attention):
+            raise ValueError(f"the cache must be of this model's {n_layers} layers, got {len(self.self_attention)}")
         if visible is None and self.has_padding:
             raise ValueError(
                 "visible must be given at every step once it has been, for past and new tokens together, got None"

@@ -21,8 +21,6 @@ class TokenEmbedding(nn.Module):
     torch.Size([1, 3, 8])
     """
 
-    axes = "batch token d_model"
-
     def __init__(self, vocab: int, d_model: int, *, scaled: bool = False, name: str = "token ids") -> None:
         super().__init__()
         self.name = name

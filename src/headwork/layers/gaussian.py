@@ -118,8 +118,11 @@ class GaussianAttention(PositionAttention):
     def alpha(self) -> Tensor:
         """The precision of each head, positive whatever the parameter `sharpness` is."""
         if self.precision == "full":
-            return self.sharpness @ self.sharpness.mT + 1e-6 * torch.eye(2).to(self.sharpness)
-        return self.sharpness.exp()
+            precise = self.sharpness.to(torch.promote_types(self.sharpness.dtype, torch.float32))
+            square = precise @ precise.mT
+            at_least = 1e-6 + 4 * torch.finfo(square.dtype).eps * square.diagonal(dim1=1, dim2=2).sum(-1)
+            return square + at_least[:, None, None] * torch.eye(2).to(square)
+        return self.sharpness.clamp(-80, 80).exp()
 
     @torch.no_grad()
     def place_heads(self, centre: Float[Tensor, "head 2"], alpha: Tensor) -> None:

@@ -40,8 +40,12 @@ class DeferredPoint(Point):
 
     def offer(self, compute: Callable[[], Tensor]) -> Tensor | None:
         """Show the tensor to forward hooks; returned only if one replaced it. Keepers may compute it later."""
+        new = self._show(compute)
         for keep in self._keepers.values():
-            keep(compute)
+            keep(compute if new is None else lambda: new)
+        return new
+
+    def _show(self, compute: Callable[[], Tensor]) -> Tensor | None:
         if not (self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks):
             return None
         shown: Tensor = compute()

@@ -88,7 +88,7 @@ class Decoder(nn.Module):
         n_key = n_past + ids.shape[1]
         masks.check_tokens(visible, (len(ids), n_key))
         if cache is not None:
-            cache.check_padding(visible)
+            cache.check(self.config.n_layers, visible)
         places = count_positions(ids, n_past=n_past, visible=visible)
         vectors = self.positions.vectors(places, n_key)
         x = self.tokens(self.dropout(x if vectors is None else x + vectors))

@@ -131,7 +131,7 @@ class EncoderDecoder(nn.Module):
         n_key = n_past + target.shape[1]
         masks.check_tokens(visible, (len(target), n_key), "target_visible")
         if cache is not None:
-            cache.check_padding(visible)
+            cache.check(self.config.n_decoder_layers, visible)
         masks.check_tokens(memory_visible, (memory.shape[0], memory.shape[1]), "memory_visible")
         places = count_positions(target, n_past=n_past, visible=visible)
         x = self.decoder_tokens(self._place(x, self.decoder_positions, places, n_key))

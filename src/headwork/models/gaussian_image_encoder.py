@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork import choices
-from headwork.checks import check_one_of, check_positive, check_probability
+from headwork.checks import check_positive, check_probability
+from headwork.configs import Checked
 from headwork.layers.embeddings import PatchEmbedding
 from headwork.layers.feed_forward import make_feed_forward
 from headwork.layers.grid_attention import make_image_attention
@@ -19,7 +20,7 @@ from headwork.layers.residual import make_residual
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianImageEncoderConfig:
+class GaussianImageEncoderConfig(Checked):
     """The paper's model for CIFAR-10 by default; `n_classes` is yours to say. Sizes are (rows, columns)."""
 
     n_classes: int
@@ -35,10 +36,10 @@ class GaussianImageEncoderConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(
             n_classes=self.n_classes, n_channels=self.n_channels, d_model=self.d_model, n_layers=self.n_layers
         )
-        check_one_of(("pre", "post"), norm_order=self.norm_order)
         check_probability(dropout=self.dropout)
         if min(*self.image, *self.patch) < 1 or self.image[0] % self.patch[0] or self.image[1] % self.patch[1]:
             raise ValueError(f"patch must divide the image, got patch={self.patch} and image={self.image}")

@@ -6,12 +6,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.checks import check_positive
+from headwork.configs import Checked
 from headwork.layers.linear import linear
 from headwork.layers.point import Point
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResNetConfig:
+class ResNetConfig(Checked):
     """ResNet-20 for CIFAR by default (6 n_blocks + 2 layers); `n_classes` is yours to say."""
 
     n_classes: int
@@ -20,6 +21,7 @@ class ResNetConfig:
     widths: tuple[int, ...] = (16, 32, 64)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(n_classes=self.n_classes, n_channels=self.n_channels, n_blocks=self.n_blocks)
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"widths must name the channels of each stage, each 1 or more, got {self.widths}")

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from torch import nn
 
 from headwork import choices
-from headwork.checks import check_one_of, check_positive, check_probability
+from headwork.checks import check_positive, check_probability
+from headwork.configs import Checked
 from headwork.layers.decoder_layer import DecoderLayer
 from headwork.layers.encoder_layer import EncoderLayer
 from headwork.layers.positions import Positions, make_positions
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackConfig:
+class StackConfig(Checked):
     """The choices every layer of a stack shares; each model's config gives them its own defaults."""
 
     d_model: int
@@ -25,8 +26,8 @@ class StackConfig:
     attention_dropout: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(d_model=self.d_model)
-        check_one_of(("pre", "post"), norm_order=self.norm_order)
         check_probability(dropout=self.dropout, attention_dropout=self.attention_dropout)
         if self.d_head is None and self.d_model % self.heads.n_heads:
             raise ValueError(

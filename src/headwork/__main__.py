@@ -1,0 +1,7 @@
+"""`python -m headwork` is `headwork`."""
+
+import sys
+
+from headwork.cli import main
+
+sys.exit(main())
