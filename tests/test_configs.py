@@ -89,3 +89,26 @@ def test_an_unknown_model_names_the_nearest():
 def test_build_makes_the_model_of_the_config():
     assert type(build(SIZES["digits-vit"])).__name__ == "VisionTransformer"
     assert build(SIZES["digits-vit"]).config is SIZES["digits-vit"]
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: VisionTransformerConfig(n_classes=3, position=choices.RotaryPositions()), "position must be NoPos"),
+        (lambda: VisionTransformerConfig(n_classes=3, position=None), "position must be NoPositions"),
+        (lambda: EncoderConfig(vocab=5, task=choices.FillMasks), r"task must be .* \(an instance, with parentheses\)"),
+        (lambda: EncoderConfig(vocab=5, task=None), "task must be Classify or FillMasks or Features, got None"),
+        (lambda: DecoderConfig(vocab=5, heads=4), "heads must be Heads or SplitHeads, got 4"),
+        (lambda: DecoderConfig(vocab=5, feed_forward=64), "feed_forward must be FeedForward or Gated.*, got 64"),
+        (lambda: DecoderConfig(vocab=5, norm=None), "norm must be LayerNorm or RMSNorm, got None"),
+        (lambda: DecoderConfig(vocab="50"), "vocab must be int, got '50'"),
+        (lambda: choices.Heads(n_heads=2.0), "n_heads must be int, got 2.0"),
+        (lambda: choices.LayerNorm(eps=-1.0), "eps must be more than 0 and finite, got -1.0"),
+        (lambda: choices.RotaryPositions(base=float("nan")), "base must be more than 0 and finite, got nan"),
+        (lambda: VisionTransformerConfig(n_classes=3, image=(8,)), r"image must be .*, got \(8,\)"),
+    ],
+)
+def test_a_choice_of_another_kind_is_never_dropped_in_silence(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -237,3 +237,17 @@ def test_a_mask_that_is_not_boolean_is_refused(as_users_run_it, dtype):
         masks.tokens(torch.ones(2, 3, dtype=dtype))
     with pytest.raises(TypeError, match=rf"visible must be boolean .*{dtype}"):
         masks.draw(torch.ones(2, 3, dtype=dtype))
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_small_whole_numbers_are_lengths_too(dtype, side):
+    narrow = masks.padding(torch.tensor([1, 40], dtype=dtype), 300, side)
+    assert torch.equal(narrow, masks.padding(torch.tensor([1, 40]), 300, side))
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_cross_of_two_batches_is_refused():
+    with pytest.raises(ValueError, match="must be of the same batch, got 1 and 2"):
+        masks.cross(torch.tensor([1]), 2, torch.tensor([1, 2]), 2)

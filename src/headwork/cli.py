@@ -53,9 +53,7 @@ class Trace(OfModel):
             table = ledger(model, *inputs)
             n_parameters = sum(p.numel() for p in model.parameters())
         if self.figure is not None and n_parameters > LARGEST_DRAWN:
-            raise ValueError(
-                f"figure needs the weights of {self.model}, {n_parameters:,} of them: choose a smaller model"
-            )
+            raise ValueError(f"figure needs the weights of {self.model}, {n_parameters:,} of them: too many")
         if self.figure is not None:
             draw(self, self.figure)
         if self.json:

@@ -161,3 +161,12 @@ def test_an_odd_number_of_features_is_refused(as_users_run_it):
 def test_an_unknown_layout_is_refused(as_users_run_it):
     with pytest.raises(ValueError, match="layout must be 'interleaved' or 'halves', got 'thirds'"):
         rotate(torch.zeros(TOKEN, 14), torch.zeros(TOKEN, 7), "thirds")
+
+
+def test_places_survive_a_coarse_default_dtype():
+    precise = rotary_angles(torch.arange(2000), D_HEAD)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert torch.equal(rotary_angles(torch.arange(2000), D_HEAD), precise)
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -147,3 +147,15 @@ def test_printed_form_has_the_numbers():
     text = str(hw.cost(build(SIZES["digits-vit"]), torch.zeros(1, 1, 8, 8)))
     for part in ("136,074", "projections", "feed-forward", "scores", "mixing", "from 128 tokens on"):
         assert part in text
+
+
+def test_counts_in_inference_mode_and_with_keywords():
+    layer = MultiHeadAttention(d_model=6, n_heads=2)
+    x, memory = torch.randn(1, 3, 6), torch.randn(1, 50, 6)
+    expected = hw.cost(layer, x, memory)
+    assert expected.activation_bytes > 0
+    assert hw.cost(layer, x, memory=memory) == expected
+    assert hw.cost(layer, x=x, memory=memory) == expected
+    assert expected.n_tokens == 50
+    with torch.inference_mode():
+        assert hw.cost(layer, x, memory).flops == expected.flops

@@ -220,3 +220,30 @@ def test_seen_is_a_mapping(decoder, ids):
         "tokens": (2, 11, 14),
         "layers.0.attention.weights": (2, 7, 11, 11),
     }
+
+
+def test_what_is_seen_is_what_flowed_after_a_hook_has_edited_it(decoder, ids):
+    decoder.eval()
+    attention = decoder.layers[1].attention
+    handle = attention.weights.register_forward_hook(lambda point, inputs, weights: torch.full_like(weights, 1 / 11))
+    with hw.record(decoder) as seen:
+        decoder(ids)
+    handle.remove()
+    values = seen["layers.1.attention.values"].transpose(1, 2)
+    mixed = (seen["layers.1.attention.weights"] @ values).transpose(1, 2)
+    torch.testing.assert_close(mixed, seen["layers.1.attention.heads"], rtol=1e-5, atol=1e-6)
+
+
+def test_calls_of_an_unknown_name_are_an_error(decoder, ids):
+    with hw.record(decoder, every_call=True) as seen:
+        decoder(ids)
+    with pytest.raises(KeyError, match="did you mean"):
+        seen.calls("layer.0.attention.weights")
+
+
+def test_relative_positions_under_autocast_can_be_looked_at_outside():
+    layer = hw.layers.MultiHeadAttention(8, 2, relative=hw.layers.RelativeShifts(8, 2, 4))
+    x = torch.randn(1, 5, 8)
+    with hw.record(layer) as seen, torch.autocast("cpu", torch.bfloat16):
+        layer(x, x)
+    torch.testing.assert_close(seen["weights"].float().sum(-1), torch.ones(1, 2, 5), rtol=0, atol=0.02)

@@ -115,3 +115,12 @@ def test_a_module_without_named_axes_has_an_empty_ledger():
     table = hw.ledger(nn.Linear(3, 3), torch.zeros(1, 3))
     assert len(table) == 0
     assert str(table) == ""
+
+
+def test_source_and_target_have_rows_of_their_own():
+    with FakeTensorMode():
+        source, target = torch.zeros(1, 7, dtype=torch.long), torch.zeros(1, 3, dtype=torch.long)
+        table = hw.ledger(build(SIZES["t5-small"]), source, target)
+    assert table["encoder_tokens"].shape == (1, 7, 512)
+    assert table["decoder_tokens"].shape == (1, 3, 512)
+    assert next(iter(table)).name == "encoder_tokens"

@@ -1,5 +1,7 @@
 """Read in chunks, a sequence gives what it gives as a whole."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -241,3 +243,19 @@ def test_an_empty_cache_can_be_reordered() -> None:
     cache = DecoderCache(n_layers=2)
     cache.reorder(torch.tensor([1, 0]))
     assert cache.n_tokens == 0
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_another_models_cache_is_refused() -> None:
+    with pytest.raises(ValueError, match="the cache must be of this model's 2 layers, got 5"):
+        DecoderCache(5).check(2, None)
+
+
+def test_nan_in_cached_padding_stays_there_in_hard_attention_too() -> None:
+    layer = MultiHeadAttention(d_model=8, n_heads=2, beta=math.inf)
+    x = torch.randn(1, 3, 8)
+    x[:, 0] = math.nan
+    cache = GrowingCache()
+    layer(x, x, torch.tensor([[False, True, True]] * 3), cache=cache)
+    new = torch.randn(1, 1, 8)
+    assert layer(new, new, torch.tensor([[False, True, True, True]]), cache=cache).isfinite().all()
