@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from headwork.inspection.shapes import evaluating
 from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.embeddings import PatchEmbedding, WordOutput
-from headwork.layers.feed_forward import FeedForward, GatedFeedForward
+from headwork.layers.feed_forward import FeedForward
 from headwork.layers.gaussian import PositionAttention
 from headwork.layers.grid_attention import QueryShiftAttention
 from headwork.layers.point import Point
@@ -241,7 +241,7 @@ def _operation(model: nn.Module, name: str) -> Operation:
                 return "attention"
             case MultiHeadAttention() | PositionAttention() | QueryShiftAttention():
                 return "projections"
-            case FeedForward() | GatedFeedForward():
+            case FeedForward():
                 return "feed-forward"
             case PatchEmbedding():
                 return "embedding"

@@ -51,14 +51,12 @@ class FeedForward(nn.Module):
         return self.down(self.dropout(self.hidden(self.activation(self.up(x)))))
 
 
-class GatedFeedForward(nn.Module):
+class GatedFeedForward(FeedForward):
     """W2 (activation(W_gate x) * W1 x): the gate decides how much of each feature passes. Shazeer, 2020.
 
     >>> GatedFeedForward(8, 32, activation="silu")(torch.randn(2, 5, 8)).shape
     torch.Size([2, 5, 8])
     """
-
-    axes = "batch token d_model"
 
     def __init__(
         self,
@@ -69,26 +67,17 @@ class GatedFeedForward(nn.Module):
         bias: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        check_positive(d_model=d_model, d_ff=d_ff)
-        check_probability(dropout=dropout)
-        self.activation = find_activation(activation)
+        super().__init__(d_model, d_ff, activation=activation, bias=bias, dropout=dropout)
         self.gate = linear(d_model, d_ff, bias=bias)
-        self.up = linear(d_model, d_ff, bias=bias)
-        self.hidden = Point("batch token d_ff")
-        self.dropout = nn.Dropout(dropout)
-        self.down = linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         return self.down(self.dropout(self.hidden(self.activation(self.gate(x)) * self.up(x))))
 
 
-def make_feed_forward(
-    choice: choices.AnyFeedForward, d_model: int, *, dropout: float = 0.0
-) -> FeedForward | GatedFeedForward:
+def make_feed_forward(choice: choices.AnyFeedForward, d_model: int, *, dropout: float = 0.0) -> FeedForward:
     match choice:
         case choices.FeedForward():
-            kind: type[FeedForward | GatedFeedForward] = FeedForward
+            kind: type[FeedForward] = FeedForward
         case choices.GatedFeedForward():
             kind = GatedFeedForward
     return kind(d_model, choice.d_ff, activation=choice.activation, bias=choice.bias, dropout=dropout)

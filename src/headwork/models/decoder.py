@@ -9,10 +9,11 @@ from headwork import choices, masks
 from headwork.checks import check_positive
 from headwork.layers.cache import DecoderCache
 from headwork.layers.embeddings import TokenEmbedding, WordOutput
+from headwork.layers.encoder_layer import EncoderLayer
 from headwork.layers.norm import make_norm
 from headwork.layers.point import Point
 from headwork.layers.positions import count_positions
-from headwork.models.stack import StackConfig, make_encoder_layers, make_text_positions
+from headwork.models.stack import StackConfig, make_layers, make_text_positions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Decoder(nn.Module):
         self.positions = make_text_positions(config, config.position, bidirectional=False)
         self.dropout = nn.Dropout(config.dropout)
         self.tokens = Point("batch token d_model")
-        self.layers = make_encoder_layers(config, config.n_layers)
+        self.layers = make_layers(EncoderLayer, config, config.n_layers)
         self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
         self.words = WordOutput(config.output, config.vocab, config.d_model)
 

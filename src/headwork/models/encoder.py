@@ -8,13 +8,14 @@ from torch import Tensor, nn
 from headwork import choices, masks
 from headwork.checks import check_positive
 from headwork.layers.embeddings import TokenEmbedding, WordOutput
+from headwork.layers.encoder_layer import EncoderLayer
 from headwork.layers.feed_forward import find_activation
 from headwork.layers.linear import linear
 from headwork.layers.norm import make_norm
 from headwork.layers.point import Point
 from headwork.layers.pooling import make_text_pooling
 from headwork.layers.positions import count_positions
-from headwork.models.stack import StackConfig, make_encoder_layers, make_text_positions
+from headwork.models.stack import StackConfig, make_layers, make_text_positions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Encoder(nn.Module):
         self.embedding_norm = make_norm(config.norm, config.d_model) if config.norm_order == "post" else None
         self.dropout = nn.Dropout(config.dropout)
         self.tokens = Point("batch token d_model")
-        self.layers = make_encoder_layers(config, config.n_layers)
+        self.layers = make_layers(EncoderLayer, config, config.n_layers)
         self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
         self.head = make_head(config)
 

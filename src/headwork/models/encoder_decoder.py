@@ -12,16 +12,13 @@ from torch import Tensor, nn
 from headwork import choices, masks
 from headwork.checks import check_positive
 from headwork.layers.cache import DecoderCache
+from headwork.layers.decoder_layer import DecoderLayer
 from headwork.layers.embeddings import TokenEmbedding, WordOutput
+from headwork.layers.encoder_layer import EncoderLayer
 from headwork.layers.norm import make_norm
 from headwork.layers.point import Point
 from headwork.layers.positions import Positions, count_positions
-from headwork.models.stack import (
-    StackConfig,
-    make_decoder_layers,
-    make_encoder_layers,
-    make_text_positions,
-)
+from headwork.models.stack import StackConfig, make_layers, make_text_positions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +76,12 @@ class EncoderDecoder(nn.Module):
 
         self.encoder_positions = make_text_positions(config, config.position, bidirectional=True)
         self.encoder_tokens = Point("batch source_token d_model")
-        self.encoder_layers = make_encoder_layers(config, config.n_encoder_layers)
+        self.encoder_layers = make_layers(EncoderLayer, config, config.n_encoder_layers)
         self.encoder_norm = make_norm(config.norm, config.d_model) if pre else None
 
         self.decoder_positions = make_text_positions(config, config.position, bidirectional=False)
         self.decoder_tokens = Point("batch token d_model")
-        self.decoder_layers = make_decoder_layers(config, config.n_decoder_layers)
+        self.decoder_layers = make_layers(DecoderLayer, config, config.n_decoder_layers)
         self.decoder_norm = make_norm(config.norm, config.d_model) if pre else None
         self.words = WordOutput(config.output, config.target_vocab or config.vocab, config.d_model)
 

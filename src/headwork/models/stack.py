@@ -40,27 +40,10 @@ class StackConfig(Checked):
         return self.heads.d_head if isinstance(self.heads, choices.Heads) else None
 
 
-def make_encoder_layers(config: StackConfig, n_layers: int) -> nn.ModuleList:
+def make_layers(kind: type[EncoderLayer] | type[DecoderLayer], config: StackConfig, n_layers: int) -> nn.ModuleList:
     """Layers that start from different values: each is made by itself, none is a copy."""
     return nn.ModuleList(
-        EncoderLayer(
-            config.d_model,
-            heads=config.heads,
-            feed_forward=config.feed_forward,
-            norm_order=config.norm_order,
-            norm=config.norm,
-            position=config.position,
-            dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-        )
-        for _ in range(n_layers)
-    )
-
-
-def make_decoder_layers(config: StackConfig, n_layers: int) -> nn.ModuleList:
-    """The same for layers with cross-attention."""
-    return nn.ModuleList(
-        DecoderLayer(
+        kind(
             config.d_model,
             heads=config.heads,
             feed_forward=config.feed_forward,

@@ -8,12 +8,13 @@ from torch import Tensor, nn
 from headwork import choices
 from headwork.checks import check_positive
 from headwork.layers.embeddings import PatchEmbedding
+from headwork.layers.encoder_layer import EncoderLayer
 from headwork.layers.linear import linear
 from headwork.layers.norm import make_norm
 from headwork.layers.point import Point
 from headwork.layers.pooling import make_image_pooling
 from headwork.layers.positions import make_grid
-from headwork.models.stack import StackConfig, make_encoder_layers
+from headwork.models.stack import StackConfig, make_layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ class VisionTransformer(nn.Module):
         self.pooling = make_image_pooling(config.pooling, config.d_model)
         self.dropout = nn.Dropout(config.dropout)
         self.tokens = Point("batch token d_model")
-        self.layers = make_encoder_layers(config, config.n_layers)
+        self.layers = make_layers(EncoderLayer, config, config.n_layers)
         self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
         self.classes = linear(config.d_model, config.n_classes)
         self.logits = Point("batch class")
