@@ -82,7 +82,7 @@ def test_it_trains() -> None:
 @pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("shape", [(4, 3, 13, 11), (2, 13, 11)], ids=str)
 def test_an_image_of_another_shape_is_an_error(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"image must have the axes \(batch, channel=2, row, column\)"):
+    with pytest.raises(ValueError, match=r"image must have the axes \(batch, channel.*, row, column\)"):
         resnet()(torch.randn(shape))
 
 

@@ -82,11 +82,18 @@ def grid_of(image: Float[Tensor, "batch channel row column"], patch: tuple[int, 
     >>> grid_of(torch.zeros(1, 1, 8, 12), (4, 4))
     (2, 3)
     """
-    if image.ndim != 4:
-        raise ValueError(f"image must have the axes (batch, channel, row, column), got shape {tuple(image.shape)}")
+    check_image(image)
     rows, columns = image.shape[2:]
     if min(patch) < 1 or rows % patch[0] or columns % patch[1] or not rows or not columns:
         raise ValueError(
             f"patch must divide the image, got patch={patch[0]} x {patch[1]} and an image of {rows} x {columns}"
         )
     return rows // patch[0], columns // patch[1]
+
+
+def check_image(image: Float[Tensor, "batch channel row column"]) -> None:
+    """Raise unless this is a batch of images in real numbers."""
+    if image.ndim != 4:
+        raise ValueError(f"image must have the axes (batch, channel, row, column), got shape {tuple(image.shape)}")
+    if not image.is_floating_point():
+        raise TypeError(f"image must hold real numbers, got dtype {image.dtype}: write image / 255 for bytes")

@@ -153,6 +153,8 @@ class MultiHeadAttention(nn.Module):
                     f"{name} must have the axes (batch, token, {width}) and at least one token, "
                     f"got shape {tuple(t.shape)}"
                 )
+            if not t.is_floating_point():
+                raise TypeError(f"{name} must hold real numbers, got dtype {t.dtype}")
         if len(x) != len(memory):
             raise ValueError(f"x and memory must have the same batch size, got {len(x)} and {len(memory)}")
         if visible is not None and visible.ndim not in (2, 4):

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwork import choices
+from headwork.checks import check_positive
 from headwork.functional.embedding import look_up
 from headwork.functional.patches import embed_patches, grid_of
 from headwork.layers.linear import linear
@@ -23,6 +24,7 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, vocab: int, d_model: int, *, scaled: bool = False, name: str = "token ids") -> None:
         super().__init__()
+        check_positive(vocab=vocab, d_model=d_model)
         self.name = name
         self.scale = math.sqrt(d_model) if scaled else 1.0
         spread = 1 / math.sqrt(d_model) if scaled else 0.02
@@ -79,6 +81,7 @@ class PatchEmbedding(nn.Module):
 
     def __init__(self, n_channels: int, patch: tuple[int, int], d_model: int) -> None:
         super().__init__()
+        check_positive(n_channels=n_channels, patch_rows=patch[0], patch_columns=patch[1], d_model=d_model)
         self.n_channels, self.patch = n_channels, patch
         self.weight = nn.Parameter(torch.empty(d_model, n_channels, *patch))
         self.bias = nn.Parameter(torch.zeros(d_model))

@@ -48,7 +48,16 @@ class FeedForward(nn.Module):
         self.down = linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        return self.down(self.dropout(self.hidden(self.activation(self.up(x)))))
+        return self.down(self.dropout(self.hidden(self.features(x))))
+
+    def features(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_ff"]:
+        """What the wide layer makes of the token."""
+        self._check(x)
+        return self.activation(self.up(x))
+
+    def _check(self, x: Tensor) -> None:
+        if x.shape[-1] != self.up.in_features:
+            raise ValueError(f"x must have the width d_model={self.up.in_features}, got shape {tuple(x.shape)}")
 
 
 class GatedFeedForward(FeedForward):
@@ -70,8 +79,9 @@ class GatedFeedForward(FeedForward):
         super().__init__(d_model, d_ff, activation=activation, bias=bias, dropout=dropout)
         self.gate = linear(d_model, d_ff, bias=bias)
 
-    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        return self.down(self.dropout(self.hidden(self.activation(self.gate(x)) * self.up(x))))
+    def features(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_ff"]:
+        self._check(x)
+        return self.activation(self.gate(x)) * self.up(x)
 
 
 def make_feed_forward(choice: choices.AnyFeedForward, d_model: int, *, dropout: float = 0.0) -> FeedForward:

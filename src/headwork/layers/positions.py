@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headwork import choices
+from headwork.checks import check_one_of, check_positive
 from headwork.functional.embedding import has_numbers, look_up
 from headwork.functional.positions import sinusoidal_positions, sinusoidal_positions_2d, sinusoids
 from headwork.functional.relative import alibi_bias, relative_index, t5_buckets
@@ -57,6 +58,7 @@ class LearnedPositions(Positions):
 
     def __init__(self, max_tokens: int, d_model: int) -> None:
         super().__init__()
+        check_positive(max_tokens=max_tokens, d_model=d_model)
         self.table = nn.Parameter(torch.randn(max_tokens, d_model) * 0.02)
 
     def vectors(self, positions: Int[Tensor, "#batch token"], n_total: int) -> Float[Tensor, "#batch token d_model"]:
@@ -106,6 +108,7 @@ class RotaryPositions(Positions):
         super().__init__()
         if d_head % 2:
             raise ValueError(f"d_head must be even (rotary positions turn pairs of features), got {d_head}")
+        check_one_of(("interleaved", "halves"), layout=layout)
         self.d_head, self.base, self.layout = d_head, base, layout
 
     def rotation(self, positions: Int[Tensor, "#batch token"]) -> Rotation:

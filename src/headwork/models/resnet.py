@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from headwork.checks import check_positive
 from headwork.configs import Checked
+from headwork.functional.patches import check_image
 from headwork.layers.linear import linear
 from headwork.layers.point import Point
 
@@ -78,7 +79,8 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch class"]:
-        if image.ndim != 4 or image.shape[1] != self.config.n_channels:
+        check_image(image)
+        if image.shape[1] != self.config.n_channels:
             raise ValueError(
                 f"image must have the axes (batch, channel={self.config.n_channels}, row, column), "
                 f"got shape {tuple(image.shape)}"
