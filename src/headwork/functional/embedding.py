@@ -31,7 +31,7 @@ def look_up(
 
 def has_numbers(t: Tensor) -> bool:
     """False while a call is only being traced (meta, fake and compiled tensors), when no number can be looked at."""
-    return not (t.is_meta or isinstance(t, FakeTensor) or torch.compiler.is_compiling())
+    return not (t.is_meta or torch.compiler.is_compiling() or isinstance(t.view(t.shape), FakeTensor))
 
 
 # These kernels look at every id themselves (CUDA stops with a device-side assert; meta tensors hold no ids), so the
