@@ -1,6 +1,6 @@
 """The command line: `headwork COMMAND --help`. PyTorch is imported only by a command that needs it.
 
-Exit code 0: done; 1: it failed; 2: you asked wrongly.
+Exit code 0: done; 1: it failed; 2: you asked wrongly; 130: you stopped it.
 """
 
 import json
@@ -57,9 +57,9 @@ class Trace(OfModel):
         if self.figure is not None:
             draw(self, self.figure)
         if self.json:
-            say(json.dumps([asdict(row) for row in table], indent=2))
+            print(json.dumps([asdict(row) for row in table], indent=2))
         else:
-            say(table.text(fold=not self.all))
+            print(table.text(fold=not self.all))
 
     def check(self) -> None:
         """Raise for options that do not go together, before any work is done."""
@@ -87,7 +87,7 @@ class Cost(OfModel):
         with fake_model(self) as (model, inputs):
             price = cost(model, *inputs)
         if not self.json:
-            say(str(price))
+            print(str(price))
             return
         summary = {
             "flops": price.flops,
@@ -95,7 +95,7 @@ class Cost(OfModel):
             "crossover_tokens": price.crossover,
             "whole_crossover_tokens": price.whole_crossover,
         }
-        say(json.dumps(summary | asdict(price), indent=2))
+        print(json.dumps(summary | asdict(price), indent=2))
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class Sizes:
         from headwork.models import SIZES
 
         if self.json:
-            say(json.dumps({name: config_to_dict(config) for name, config in SIZES.items()}, indent=2))
+            print(json.dumps({name: config_to_dict(config) for name, config in SIZES.items()}, indent=2))
         else:
-            say(
+            print(
                 "\n".join(
                     f"{name:<18} {type(config).__name__.removesuffix('Config')}" for name, config in SIZES.items()
                 )
@@ -148,10 +148,6 @@ def main(arguments: list[str] | None = None) -> int:
         print("headwork: stopped", file=sys.stderr)
         return 130
     return 0
-
-
-def say(text: str) -> None:
-    print(text)
 
 
 def find_config(name: str) -> "ModelConfig":

@@ -3,7 +3,6 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 
@@ -27,11 +26,6 @@ def look_up(
     if ids.numel() and (ids.min() < 0 or ids.max() >= len(table)):
         raise _out_of_range(ids, table, name)
     return F.embedding(ids, table)
-
-
-def has_numbers(t: Tensor) -> bool:
-    """False while a call is only being traced (meta, fake and compiled tensors), when no number can be looked at."""
-    return not (t.is_meta or torch.compiler.is_compiling() or isinstance(t.view(t.shape), FakeTensor))
 
 
 # These kernels look at every id themselves (CUDA stops with a device-side assert; meta tensors hold no ids), so the

@@ -6,6 +6,7 @@ gradient. Layers call these; ask for attention weights and they come from the re
 """
 
 import math
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
@@ -65,15 +66,11 @@ def fused_attention(
     if bias is not None:
         check_bias(bias, torch.Size((*q.shape[:-1], n_key)), beta)
         mask = (bias if visible is None else bias.masked_fill(~visible, -math.inf)).to(q.dtype)
+    attend = partial(F.scaled_dot_product_attention, dropout_p=dropout, is_causal=kernel_masks, scale=beta)
     if q.ndim == 3:  # the fused kernel wants an axis for heads
-        q, k, v = q[:, None], k[:, None], v[:, None]
         mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask
-        return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=kernel_masks, scale=beta
-        ).squeeze(1)
-    return F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=kernel_masks, scale=beta
-    )
+        return attend(q[:, None], k[:, None], v[:, None], attn_mask=mask).squeeze(1)
+    return attend(q, k, v, attn_mask=mask)
 
 
 def fused_layer_norm(

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from headwork.functional.embedding import has_numbers
+from headwork.functional.tracing import has_numbers
 
 Precision = Float[Tensor, "head"] | Float[Tensor, "head 2"] | Float[Tensor, "head 2 2"]
 """How sharply a head looks: one alpha for both directions, one for each, or a full matrix."""
@@ -49,14 +49,14 @@ def gaussian_attention(
             [6., 7., 8.],
             [6., 7., 8.]])
     """
-    check_gaussian(centre, alpha)
     if alpha.ndim == 3:
+        mixed = gaussian_attention_by_table(x, centre, alpha, queries)
         warnings.warn(
             "a full 2 x 2 precision does not separate into rows and columns: the table of all pairs is built",
             SlowPathWarning,
             stacklevel=2,
         )
-        return gaussian_attention_by_table(x, centre, alpha, queries)
+        return mixed
     return mix_along_axes(x, *gaussian_axis_weights((x.shape[1], x.shape[2]), centre, alpha, queries))
 
 

@@ -44,13 +44,12 @@ def relative_scores(
     >>> relative_scores(q, k, r, relative_index(3, 4), one, one).total()[0, 0]
     tensor(8.)
     """
+    of_shift = v.unsqueeze(-2) @ r.mT
     return RelativeScores(
         content_content=q @ k.mT,
-        content_position=_pick(q @ r.mT, index),
+        content_position=pick_by_shift(q @ r.mT, index),
         content_bias=u.unsqueeze(-2) @ k.mT,
-        position_bias=_pick(
-            (v.unsqueeze(-2) @ r.mT).expand(*(-1,) * (max(v.ndim + 1, r.ndim) - 2), len(index), -1), index
-        ),
+        position_bias=pick_by_shift(of_shift.expand(*of_shift.shape[:-2], len(index), -1), index),
     )
 
 
@@ -130,5 +129,12 @@ def alibi_bias(
     return -slopes * distance(n_query, n_key, device=device).abs()
 
 
-def _pick(by_shift: Float[Tensor, "*batch query shift"], index: Int[Tensor, "query key"]) -> Tensor:
+def pick_by_shift(
+    by_shift: Float[Tensor, "*batch query shift"], index: Int[Tensor, "query key"]
+) -> Float[Tensor, "*batch query key"]:
+    """From a score for each shift to a score for each key.
+
+    >>> pick_by_shift(torch.tensor([[0.0, 10.0, 20.0]]), torch.tensor([[2, 1]]))
+    tensor([[20., 10.]])
+    """
     return by_shift.gather(-1, index.expand(*by_shift.shape[:-1], -1))

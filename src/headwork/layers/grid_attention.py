@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headwork import choices
 from headwork.functional.attention import softargmax
 from headwork.functional.fused import fused_attention
-from headwork.functional.relative import relative_index
+from headwork.functional.relative import pick_by_shift, relative_index
 from headwork.layers.gaussian import GaussianAttention, PositionAttention, ShiftAttention
 from headwork.layers.linear import linear
 from headwork.layers.point import DeferredPoint, Point
@@ -67,7 +67,7 @@ class QueryShiftAttention(nn.Module):
         place = place // self.grid[1] if axis == 0 else place % self.grid[1]
         index = relative_index(n, n, device=q.device)[place]
         by_shift = einsum(q, codes, "batch head query d, head shift d -> batch head query shift")
-        return by_shift.gather(-1, index.expand(*by_shift.shape[:2], -1, -1))
+        return pick_by_shift(by_shift, index)
 
     def _attend(self, tokens: Tensor, q: Tensor, v: Tensor, scores: Tensor) -> Float[Tensor, "batch head query d_head"]:
         weights = partial(softargmax, scores)

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.checks import check_one_of, check_positive
-from headwork.functional.embedding import has_numbers, look_up
+from headwork.functional.embedding import look_up
 from headwork.functional.positions import sinusoidal_positions, sinusoidal_positions_2d, sinusoids
-from headwork.functional.relative import alibi_bias, relative_index, t5_buckets
+from headwork.functional.relative import alibi_bias, pick_by_shift, relative_index, t5_buckets
 from headwork.functional.rotary import rotary_angles, rotate
+from headwork.functional.tracing import has_numbers
 from headwork.layers.linear import linear
 
 
@@ -179,7 +180,7 @@ class RelativeShifts(nn.Module):
         """The queries with u added, and what the scaled scores gain from the shifts."""
         by_shift = (q + self.v[:, None, :]) @ self.codes(n_key, q).mT
         index = relative_index(q.shape[2], n_key, device=q.device)
-        return q + self.u[:, None, :], beta * by_shift.gather(-1, index.expand(*by_shift.shape[:-1], -1))
+        return q + self.u[:, None, :], beta * pick_by_shift(by_shift, index)
 
     def codes(self, n_key: int, like: Tensor) -> Float[Tensor, "head shift d_head"]:
         """W~_k r for every shift from -(n_key - 1) to n_key - 1."""
