@@ -48,6 +48,8 @@ def test_centres_stand_where_the_heads_look(layer, tmp_path):
     figure.savefig(tmp_path / "centres.png")
     points = [line.get_xydata()[0].tolist() for line in figure.axes[0].lines if line.get_marker() == "."]
     torch.testing.assert_close(torch.tensor(points).flip(1).float(), layer.centre.detach())
+    circles = [patch.center for patch in figure.axes[0].patches]
+    torch.testing.assert_close(torch.tensor(circles).flip(1).float(), layer.centre.detach())
 
 
 @pytest.mark.parametrize("precision", ["isotropic", "diagonal", "full"])
