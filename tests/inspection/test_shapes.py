@@ -124,3 +124,10 @@ def test_source_and_target_have_rows_of_their_own():
     assert table["encoder_tokens"].shape == (1, 7, 512)
     assert table["decoder_tokens"].shape == (1, 3, 512)
     assert next(iter(table)).name == "encoder_tokens"
+
+
+def test_the_axes_can_be_left_out():
+    table = hw.ledger(build(SIZES["digits-vit"]), torch.zeros(1, 1, 8, 8))
+    assert "batch" in table.text()
+    assert "batch" not in table.text(axes=False)
+    assert "[1, 4, 17, 17]" in table.text(axes=False)

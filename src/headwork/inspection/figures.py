@@ -82,7 +82,7 @@ def _draw_input(ax: Axes, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
 def _draw_ledger(ax: Axes, table: Ledger) -> None:
     ax.set_axis_off()
     ax.set_title("the ledger", loc="left")
-    text = "\n".join(line.partition("  batch")[0].rstrip() for line in table.text().splitlines())
+    text = table.text(axes=False)
     ax.text(0, 1, text, va="top", family="monospace", fontsize=5.2 if len(text.splitlines()) < 40 else 4.4)
 
 

@@ -44,10 +44,15 @@ class Ledger:
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, *, fold: bool = True) -> str:
+    def text(self, *, fold: bool = True, axes: bool = True) -> str:
         """The table as text; layers that are alike are listed once unless `fold` is False."""
         rows = self._folded() if fold else self.rows
-        shown = [(row.name, str(list(row.shape)) if row.shape else "", " ".join(row.axes)) for row in rows]
+        shown = [
+            (row.name, str(list(row.shape)), " ".join(row.axes) if axes else "")
+            if row.shape
+            else (row.name, " ".join(row.axes), "")
+            for row in rows
+        ]
         name, shape = (max((len(row[i]) for row in shown), default=0) for i in (0, 1))
         return "\n".join(f"{row[0]:<{name}}  {row[1]:<{shape}}  {row[2]}".rstrip() for row in shown)
 
