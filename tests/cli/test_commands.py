@@ -167,7 +167,7 @@ def test_stopped_by_the_user(capsys, monkeypatch):
     def interrupted(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headwork.cli.Sizes.run", interrupted)
+    monkeypatch.setattr("headwork.cli.commands.Sizes.run", interrupted)
     code, _, err = run(capsys, "sizes")
     assert code == 130
     assert err == "headwork: stopped\n"

@@ -1,0 +1,1 @@
+"""Text out of a model: one token at a time, by chance or by search."""

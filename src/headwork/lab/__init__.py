@@ -1,0 +1,1 @@
+"""Every claim of the five documents: predicted, measured, judged and drawn."""

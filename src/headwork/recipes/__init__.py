@@ -1,0 +1,1 @@
+"""Complete, named configurations, each with the time it takes and the result it gives."""

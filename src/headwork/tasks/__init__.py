@@ -1,0 +1,1 @@
+"""What a model is trained for: its loss, its figures, its answers."""
