@@ -15,27 +15,53 @@ if TYPE_CHECKING:
     from headwork import convert as convert
     from headwork import data as data
     from headwork import functional as functional
+    from headwork import generation as generation
     from headwork import inspection as inspection
+    from headwork import lab as lab
     from headwork import layers as layers
     from headwork import masks as masks
     from headwork import models as models
+    from headwork import recipes as recipes
+    from headwork import reports as reports
+    from headwork import storage as storage
+    from headwork import tasks as tasks
+    from headwork import training as training
     from headwork.inspection import cost as cost
     from headwork.inspection import ledger as ledger
     from headwork.inspection import record as record
+    from headwork.storage import load as load
+    from headwork.storage import save as save
 
 __version__ = "0.1.0"
 
-_ROOMS = ("choices", "configs", "convert", "data", "functional", "inspection", "layers", "masks", "models")
-_FROM_INSPECTION = ("cost", "ledger", "record")
+_ROOMS = (
+    "choices",
+    "configs",
+    "convert",
+    "data",
+    "functional",
+    "generation",
+    "inspection",
+    "lab",
+    "layers",
+    "masks",
+    "models",
+    "recipes",
+    "reports",
+    "storage",
+    "tasks",
+    "training",
+)
+_FROM = {"cost": "inspection", "ledger": "inspection", "record": "inspection", "load": "storage", "save": "storage"}
 
 
 def __getattr__(name: str) -> object:
     if name in _ROOMS:
         return importlib.import_module(f"headwork.{name}")
-    if name in _FROM_INSPECTION:
-        return getattr(importlib.import_module("headwork.inspection"), name)
+    if name in _FROM:
+        return getattr(importlib.import_module(f"headwork.{_FROM[name]}"), name)
     raise AttributeError(f"module 'headwork' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted((*globals(), *_ROOMS, *_FROM_INSPECTION))
+    return sorted((*globals(), *_ROOMS, *_FROM))

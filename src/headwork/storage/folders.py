@@ -1,0 +1,145 @@
+"""Folders that are whole or not there at all.
+
+A folder is written beside its place, flushed to the disk, and given its name in one step; a manifest with the SHA-256
+of every file is written last and compared when the folder is read. Whoever is killed while writing leaves nothing half
+done under the folder's name, and one flipped bit is found.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+
+class DamagedError(RuntimeError):
+    """A folder is not as it was written."""
+
+
+@contextmanager
+def new_folder(path: Path, n_bytes: int = 0) -> Iterator[Path]:
+    """Write into the folder that is given; when the block ends well it becomes `path`, whole and checked.
+
+    `n_bytes` is about how much will be written: a disk with less room is refused before anything is written.
+    """
+    if path.exists():
+        raise FileExistsError(errno.EEXIST, "the folder exists already", str(path))
+    staging = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        check_room(path.parent, n_bytes)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+        yield staging
+        _seal(staging)
+        staging.rename(path)
+        _flush(path.parent)
+    except OSError as error:
+        raise _told(error, path, n_bytes) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def check_room(folder: Path, n_bytes: int) -> None:
+    """Raise unless the disk has room for so many bytes, and a little more."""
+    free = shutil.disk_usage(folder).free
+    if free < n_bytes + 2**20:
+        raise OSError(errno.ENOSPC, f"{free:,} bytes are free", str(folder))
+
+
+def verify(folder: Path) -> None:
+    """Raise unless every file of the folder is what the manifest says."""
+    files = _read_manifest(folder)
+    for name, stated in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise DamagedError(f"{path} is missing")
+        size = path.stat().st_size
+        if size != stated["bytes"]:
+            raise DamagedError(f"{path} is damaged: it has {size:,} bytes, and was written with {stated['bytes']:,}")
+        if digest(path) != stated["sha256"]:
+            raise DamagedError(f"{path} is damaged: its SHA-256 is not that of the manifest")
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all, over what is there."""
+    staging = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        staging.write_text(text, encoding="utf-8")
+        _flush(staging)
+        staging.replace(path)
+        _flush(path.parent)
+    except OSError as error:
+        raise _told(error, path, len(text)) from error
+    finally:
+        staging.unlink(missing_ok=True)
+
+
+def link_file(source: Path, path: Path) -> None:
+    """Let `path` be the same file as `source`, in one step; a copy where the disk knows no links."""
+    staging = path.with_name(f".{path.name}.{os.getpid()}.part")
+    staging.unlink(missing_ok=True)
+    try:
+        os.link(source, staging)
+    except OSError:
+        shutil.copyfile(source, staging)
+    staging.replace(path)
+
+
+def _seal(folder: Path) -> None:
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    stated = {path.name: {"bytes": path.stat().st_size, "sha256": digest(path)} for path in files}
+    # No newline at the end: whatever is cut off, it is not JSON any more.
+    (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, "files": stated}), encoding="utf-8")
+    for path in (*files, folder / MANIFEST, folder):
+        _flush(path)
+
+
+def _read_manifest(folder: Path) -> dict[str, dict[str, object]]:
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DamagedError(f"{folder} has no {MANIFEST}: it was not written to its end") from None
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} is damaged: {error}") from None
+    is_whole = (
+        isinstance(manifest, dict)
+        and manifest.keys() == {"format", "files"}
+        and manifest["format"] == FORMAT
+        and isinstance(manifest["files"], dict)
+        and all(
+            isinstance(stated, dict) and stated.keys() == {"bytes", "sha256"} for stated in manifest["files"].values()
+        )
+    )
+    if not is_whole:
+        raise DamagedError(f"{path} is damaged: it is not a manifest of format {FORMAT}")
+    return manifest["files"]
+
+
+def _flush(path: Path) -> None:
+    """Wait until the disk has it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _told(error: OSError, path: Path, n_bytes: int) -> OSError:
+    """The same error, with the path and the bytes that were needed."""
+    if error.errno == errno.EEXIST:
+        return error
+    needed = f" ({n_bytes:,} bytes are needed)" if n_bytes else ""
+    return OSError(error.errno, f"cannot write {path}{needed}: {error.strerror or error}")
