@@ -1,0 +1,138 @@
+"""Texts as examples: one with a label, a pair of them, or windows of a long one."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from headwork import masks
+from headwork.data.batches import IGNORE, PairBatch, TextBatch, TokenBatch
+from headwork.data.examples import choose, random_numbers
+from headwork.data.tokens import Tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of different lengths, kept end to end in one tensor."""
+
+    ids: Int[Tensor, "all_tokens"]
+    starts: Int[Tensor, "row"]
+    lengths: Int[Tensor, "row"]
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> "Rows":
+        """The rows one after the other.
+
+        >>> Rows.of([[4, 5, 6], [7]])
+        Rows(ids=tensor([4, 5, 6, 7]), starts=tensor([0, 3]), lengths=tensor([3, 1]))
+        """
+        rows = list(rows)
+        lengths = [len(row) for row in rows]
+        starts = list(accumulate(lengths, initial=0))[:-1]
+        return cls(*(torch.tensor(list(part), dtype=torch.long) for part in (chain(*rows), starts, lengths)))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def padded(self, chosen: Int[Tensor, "batch"]) -> tuple[Int[Tensor, "batch token"], Bool[Tensor, "batch token"]]:
+        """The chosen rows, with padding behind them up to the longest, and which tokens are real.
+
+        >>> Rows.of([[4, 5, 6], [7]]).padded(torch.tensor([1, 0]))[0]
+        tensor([[7, 0, 0],
+                [4, 5, 6]])
+        """
+        lengths = self.lengths[chosen]
+        n_token = int(lengths.max())
+        visible = masks.padding(lengths, n_token)[:, 0, 0]
+        places = self.starts[chosen, None] + torch.arange(n_token)
+        return self.ids[places.where(visible, 0)].where(visible, Tokens.pad), visible
+
+
+@dataclass(frozen=True, eq=False)
+class TextExamples:
+    """Texts, each with a label."""
+
+    texts: Rows
+    labels: Int[Tensor, "example"]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, indices: Sequence[int], epoch: int | None = None) -> TextBatch:
+        chosen = choose(indices, len(self))
+        return TextBatch(*self.texts.padded(chosen), self.labels[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class PairExamples:
+    """Sources and their translations, which carry BEGIN and END."""
+
+    sources: Rows
+    targets: Rows
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]], tokens: Tokens) -> "PairExamples":
+        """Pairs of texts as ids, in one vocabulary.
+
+        >>> examples = PairExamples.of([("a", "b"), ("bb", "aab")], Tokens.characters(["ab"]))
+        >>> batch = examples.batch([0, 1])
+        >>> batch.target
+        tensor([[1, 5, 0, 0],
+                [1, 4, 4, 5]])
+        >>> batch.next
+        tensor([[   5,    2, -100, -100],
+                [   4,    4,    5,    2]])
+        """
+        sources, targets = zip(*pairs, strict=True)
+        return cls(
+            sources=Rows.of(tokens.encode_all(sources)),
+            targets=Rows.of([tokens.begin, *target, tokens.end] for target in tokens.encode_all(targets)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def batch(self, indices: Sequence[int], epoch: int | None = None) -> PairBatch:
+        chosen = choose(indices, len(self))
+        whole, visible = self.targets.padded(chosen)
+        has_next = visible[:, 1:]
+        return PairBatch(
+            *self.sources.padded(chosen),
+            target=whole[:, :-1].where(has_next, Tokens.pad),
+            target_visible=has_next,
+            next=whole[:, 1:].where(has_next, IGNORE),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class WindowExamples:
+    """A long text, cut into windows that lie side by side; in an epoch they start `anywhere`, if that is asked for.
+
+    The last tokens, too few for a window, are left out.
+
+    >>> windows = WindowExamples(torch.arange(10), n_context=3)
+    >>> len(windows), windows.batch([0, 2])
+    (3, TokenBatch(ids=tensor([[0, 1, 2],
+            [6, 7, 8]]), next=tensor([[1, 2, 3],
+            [7, 8, 9]])))
+    """
+
+    ids: Int[Tensor, "text_token"]
+    n_context: int
+    anywhere: bool = False
+    seed: int = 0
+
+    def __len__(self) -> int:
+        return (len(self.ids) - 1) // self.n_context
+
+    def batch(self, indices: Sequence[int], epoch: int | None = None) -> TokenBatch:
+        chosen = choose(indices, len(self))
+        starts = chosen * self.n_context
+        if epoch is not None and self.anywhere:
+            n_starts = len(self.ids) - self.n_context
+            starts = (random_numbers(self.seed, epoch, len(self), 1)[chosen, 0] * n_starts).long()
+        places = starts[:, None] + torch.arange(self.n_context)
+        return TokenBatch(self.ids[places], self.ids[places + 1])

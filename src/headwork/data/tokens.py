@@ -1,0 +1,210 @@
+"""Text as numbers and back: characters, byte pairs or words.
+
+Four tokens stand for no text: `pad`, `begin`, `end` and `unknown`. They are entries of the vocabulary that no text can
+spell, so the text "<pad>" is five characters and never a padding token.
+
+>>> tokens = Tokens.characters(["abba"])
+>>> tokens.encode("baa"), tokens.decode([1, 5, 4, 4, 2])
+([5, 4, 4], 'baa')
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from headwork import configs
+
+SPECIAL = ("<pad>", "<begin>", "<end>", "\N{REPLACEMENT CHARACTER}")
+_SEEN = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Characters(configs.Checked):
+    """One token for each character of the training text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BytePairs(configs.Checked):
+    """Bytes, and then the pairs of tokens that stand together most often, until there are `n_tokens`."""
+
+    n_tokens: int = 1024
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_byte_pairs(self.n_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words(configs.Checked):
+    """The most frequent words in lower case, and marks such as "!": `n_tokens` with the four special ones."""
+
+    n_tokens: int = 20_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_words(self.n_tokens)
+
+
+class Tokens:
+    """A vocabulary, over `tokenizers.Tokenizer`; ids 0 to 3 are `pad`, `begin`, `end`, `unknown`."""
+
+    pad: ClassVar[int] = 0
+    begin: ClassVar[int] = 1
+    end: ClassVar[int] = 2
+    unknown: ClassVar[int] = 3
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        ids = tokenizer.get_vocab()
+        special = tuple(tokenizer.id_to_token(i) for i in range(len(SPECIAL)))
+        if special != SPECIAL or sorted(ids.values()) != list(range(len(ids))):
+            raise ValueError(f"tokens must be numbered without a gap and start with {SPECIAL}, got {special}")
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def characters(cls, texts: Iterable[str]) -> "Tokens":
+        """One token for each character in the texts, in the order of Unicode.
+
+        Any other character becomes `unknown`, which is written � again.
+
+        >>> tokens = Tokens.characters(["hello"])
+        >>> tokens.decode(tokens.encode("hexe"))
+        'he�e'
+        """
+        alphabet = sorted(set().union(*texts) - set(SPECIAL))
+        tokenizer = Tokenizer(models.BPE(_numbered(alphabet), [], unk_token=SPECIAL[cls.unknown], fuse_unk=False))
+        tokenizer.decoder = decoders.Fuse()
+        return cls(tokenizer)
+
+    @classmethod
+    def byte_pairs(cls, texts: Iterable[str], n_tokens: int) -> "Tokens":
+        """Byte pairs as GPT-2 has them, learned from the texts; no text is unknown, and every one comes back whole.
+
+        There are fewer than `n_tokens` if the texts have no more pairs to join.
+
+        >>> tokens = Tokens.byte_pairs(["low lower lowest"] * 9, n_tokens=264)
+        >>> tokens.strings(tokens.encode("slow lowest"))
+        ['s', 'low', '␣lowe', 's', 't']
+        """
+        check_byte_pairs(n_tokens)
+        learned = Tokenizer(models.BPE())
+        learned.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        learned.train_from_iterator(
+            texts,
+            trainers.BpeTrainer(
+                vocab_size=n_tokens - len(SPECIAL), initial_alphabet=alphabet, show_progress=False, special_tokens=[]
+            ),
+        )
+        merges = [tuple(pair) for pair in json.loads(learned.to_str())["model"]["merges"]]
+        tokenizer = Tokenizer(models.BPE(_numbered(_in_order(learned)), merges))
+        tokenizer.pre_tokenizer = learned.pre_tokenizer
+        tokenizer.decoder = decoders.ByteLevel()
+        return cls(tokenizer)
+
+    @classmethod
+    def words(cls, texts: Iterable[str], n_tokens: int) -> "Tokens":
+        """The most frequent words of the texts in lower case, and their marks; all other words become `unknown`.
+
+        Decoding puts a space between any two, so the text comes back in its words only.
+
+        >>> tokens = Tokens.words(["A film. A good film!"], n_tokens=6)
+        >>> tokens.decode(tokens.encode("A bad film!"))
+        'a � film �'
+        """
+        check_words(n_tokens)
+        learned = Tokenizer(models.WordLevel())
+        learned.normalizer = normalizers.Lowercase()
+        learned.pre_tokenizer = pre_tokenizers.Whitespace()
+        learned.train_from_iterator(
+            texts, trainers.WordLevelTrainer(vocab_size=n_tokens, show_progress=False, special_tokens=[])
+        )
+        frequent = [word for word in _in_order(learned) if word not in SPECIAL][: n_tokens - len(SPECIAL)]
+        tokenizer = Tokenizer(models.WordLevel(_numbered(frequent), unk_token=SPECIAL[cls.unknown]))
+        tokenizer.normalizer = learned.normalizer
+        tokenizer.pre_tokenizer = learned.pre_tokenizer
+        return cls(tokenizer)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Tokens":
+        """What `to_json` wrote."""
+        try:
+            tokenizer = Tokenizer.from_str(text)
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(f"tokens must be JSON as Tokens.to_json writes it, got {text[:40]!r} ({error})") from None
+        return cls(tokenizer)
+
+    def to_json(self) -> str:
+        return self.tokenizer.to_str()
+
+    def __len__(self) -> int:
+        return self.tokenizer.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the text, without `begin` and `end`."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """The same for many texts, on all cores."""
+        try:
+            return [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts)]
+        except TypeError:  # half of a surrogate pair, as a broken command line can have
+            broken = next(text for text in texts if any("\ud800" <= character <= "\udfff" for character in text))
+            raise ValueError(f"text must be a string of whole characters, got {broken[:40]!r}") from None
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the ids; `pad`, `begin` and `end` say nothing."""
+        self._check(ids)
+        spoken = [i for i in ids if i not in (self.pad, self.begin, self.end)]
+        return self.tokenizer.decode(spoken, skip_special_tokens=False)
+
+    def strings(self, ids: Sequence[int]) -> list[str]:
+        """Each token by itself, as a figure can show it: spaces and line ends have a sign.
+
+        >>> Tokens.characters(["a b"]).strings([1, 5, 4])
+        ['<begin>', 'a', '␣']
+        """
+        self._check(ids)
+        return [SPECIAL[i] if i < len(SPECIAL) else self.decode([i]).translate(_SEEN) for i in ids]
+
+    def _check(self, ids: Sequence[int]) -> None:
+        last = len(self) - 1
+        for i in ids:
+            if not 0 <= i <= last:
+                raise ValueError(f"ids must lie in 0 .. {last}, got {i}")
+
+
+def make_tokens(choice: Characters | BytePairs | Words, texts: Iterable[str]) -> Tokens:
+    """The vocabulary that a config asks for.
+
+    >>> len(make_tokens(Characters(), ["abba"]))
+    6
+    """
+    match choice:
+        case Characters():
+            return Tokens.characters(texts)
+        case BytePairs():
+            return Tokens.byte_pairs(texts, choice.n_tokens)
+        case Words():
+            return Tokens.words(texts, choice.n_tokens)
+
+
+def check_byte_pairs(n_tokens: int) -> None:
+    if n_tokens < 256 + len(SPECIAL):
+        raise ValueError(f"n_tokens must be 260 or more, for 256 bytes and 4 special tokens, got {n_tokens}")
+
+
+def check_words(n_tokens: int) -> None:
+    if n_tokens <= len(SPECIAL):
+        raise ValueError(f"n_tokens must be 5 or more, for a word and 4 special tokens, got {n_tokens}")
+
+
+def _numbered(strings: Sequence[str]) -> dict[str, int]:
+    return {string: i for i, string in enumerate((*SPECIAL, *strings))}
+
+
+def _in_order(tokenizer: Tokenizer) -> list[str]:
+    ids: Mapping[str, int] = tokenizer.get_vocab()
+    return sorted(ids, key=ids.__getitem__)

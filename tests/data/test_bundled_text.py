@@ -1,0 +1,114 @@
+"""A long text, cut into three parts that do not touch each other."""
+
+import sys
+from pydoc_data.topics import topics
+
+import pytest
+
+from headwork.data import BundledText, BytePairs, TextFile, load_data
+from headwork.data.bundled_text import bundled_text
+from tests.data.conftest import load
+
+
+def texts(data):
+    return [data.tokens.decode(part.ids.tolist()) for part in (data.train, data.valid, data.test)]
+
+
+def test_the_manual_is_whole_and_in_order():
+    text = bundled_text()
+    assert text.startswith(topics[min(topics)])
+    assert text.endswith(topics[max(topics)])
+    assert all(topic in text for topic in topics.values())
+    assert len(text) == sum(map(len, topics.values())) + len(topics) - 1
+
+
+@pytest.mark.parametrize("name", ["text", "byte pairs"])
+def test_the_parts_follow_each_other(name):
+    text = bundled_text()
+    train, valid, test = texts(load(name))
+    assert train == text[: len(train)]
+    assert len(train) + len(valid) + len(test) == len(text)
+    assert 0.899 < len(train) / len(text) < 0.901
+    assert abs(len(valid) - len(test)) <= 1
+    if name == "byte pairs":  # a character that training never saw is no unknown there
+        assert train + valid + test == text
+
+
+def test_windows_tile_the_parts():
+    data = load("text")
+    for part in (data.train, data.valid, data.test):
+        batch = part.batch(range(len(part)))
+        n = batch.ids.numel()
+        assert batch.ids.shape[1] == 31
+        assert batch.ids.flatten().equal(part.ids[:n])
+        assert batch.next.flatten().equal(part.ids[1 : n + 1])
+        assert len(part.ids) - n <= 31
+
+
+def test_byte_pairs_are_fewer_than_characters():
+    assert len(load("byte pairs").tokens) == 300
+    assert len(load("byte pairs").train.ids) < 0.8 * len(load("text").train.ids)
+
+
+def test_a_file_is_read_in_the_same_way(tmp_path):
+    path = tmp_path / "manual.txt"
+    path.write_text(bundled_text(), encoding="utf-8")
+    theirs, ours = load_data(TextFile(path=str(path), n_context=31)), load("text")
+    assert texts(theirs) == texts(ours)
+    assert theirs.train.batch([0, 7], epoch=2).ids.equal(ours.train.batch([0, 7], epoch=2).ids)
+
+
+def test_the_tokens_know_the_training_part_only(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("ab" * 45 + "b" * 5 + "bbbbé")
+    data = load_data(TextFile(path=str(path), n_context=3))
+    assert texts(data) == ["ab" * 45, "bbbbb", "bbbb�"]
+    assert len(data.tokens) == 6
+
+
+def test_the_shortest_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("0123456789" * 4)
+    assert [len(part) for part in texts(load_data(TextFile(path=str(path), n_context=1)))] == [36, 2, 2]
+    with pytest.raises(ValueError, match=r"n_context must be less .* got n_context=2 and 2 tokens in the valid part"):
+        load_data(TextFile(path=str(path), n_context=2))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "text must be a file that exists, got .*own.txt"),
+        (b"", "text must not be empty, got .*own.txt"),
+        (b"\n \n", "text must not be empty, got .*own.txt"),
+        ("caf\xe9".encode("latin-1"), "text must be UTF-8, got .*own.txt with the byte 0xe9 at offset 3"),
+        (b"short", "n_context must be less than the tokens of each part, .* of a text of 5 characters"),
+    ],
+)
+def test_files_that_are_no_text(tmp_path, content, message):
+    path = tmp_path / "own.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        load_data(TextFile(path=str(path)))
+
+
+def test_a_folder_is_no_text(tmp_path):
+    with pytest.raises(ValueError, match="text must be a file, got the folder"):
+        load_data(TextFile(path=str(tmp_path)))
+
+
+def test_a_window_longer_than_a_part():
+    with pytest.raises(ValueError, match="got n_context=100000 and"):
+        load_data(BundledText(n_context=100_000))
+
+
+def test_a_python_without_its_manual(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    with pytest.raises(ValueError, match=r"this Python has no pydoc_data.*TextFile"):
+        load_data(BundledText(tokens=BytePairs()))
+
+
+@pytest.mark.parametrize("make", [lambda: BundledText(n_context=0), lambda: TextFile(path="x", n_context=0)])
+def test_windows_of_nothing(make):
+    with pytest.raises(ValueError, match=r"n_context must be 1 or more, got 0"):
+        make()

@@ -1,0 +1,55 @@
+"""A config in a file is a data set."""
+
+import json
+import typing
+
+import pytest
+
+from headwork.configs import config_from_dict, config_to_dict
+from headwork.data import BundledText, BytePairs, DataConfig, Dates, Digits, Reviews, TextFile, Words, load_data
+from tests.data.conftest import CONFIGS, load
+
+KINDS = typing.get_args(DataConfig)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        *CONFIGS.values(),
+        TextFile(path="own.txt", tokens=BytePairs(n_tokens=999)),
+        Reviews(tokens=Words(n_tokens=50)),
+        Dates(languages=("sv", "da")),
+    ],
+)
+def test_every_config_survives_json(config):
+    text = json.dumps(config_to_dict(config), allow_nan=False)
+    assert config_from_dict(json.loads(text), KINDS) == config
+
+
+def test_every_kind_is_tested():
+    assert {type(config) for config in CONFIGS.values()} | {TextFile} == set(KINDS)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_kind_of_set_it_is(name):
+    data = load(name)
+    assert (data.labels is None) == (name in ("dates", "text", "byte pairs"))
+    assert (data.tokens is None) == (name in ("digits", "mnist"))
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Digits(augment=1), "Digits.augment must be bool, got 1"),
+        (lambda: Digits(n_test=2.5), "Digits.n_test must be int, got 2.5"),
+        (lambda: BundledText(tokens=BytePairs), r"must be Characters or BytePairs \(an instance, with parentheses\)"),
+        (lambda: BundledText(tokens=Words()), "tokens must be Characters or BytePairs, got Words"),
+        (lambda: TextFile(path=3), "TextFile.path must be str, got 3"),
+        (lambda: Dates(languages="en"), "languages must be .*, got 'en'"),
+        (lambda: load_data(Digits(), seed=-1), "seed must be 0 or more, got -1"),
+    ],
+)
+def test_wrong_configs(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
