@@ -1,11 +1,11 @@
 """All commands, and what their exit codes mean.
 
-Exit code 0: done; 1: it failed; 2: you asked wrongly; 130: you stopped it.
+Exit code 0: done; 1: it failed; 2: you asked wrongly; 3: a number was not finite; 130, 143: you stopped it.
 """
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, subcommand
@@ -13,15 +13,25 @@ from tyro.conf import FlagCreatePairsOff, subcommand
 from headwork.cli.cost import Cost
 from headwork.cli.sizes import Sizes
 from headwork.cli.trace import Trace
+from headwork.cli.train import Train
 
 Command = (
-    Annotated[Trace, subcommand("trace")] | Annotated[Cost, subcommand("cost")] | Annotated[Sizes, subcommand("sizes")]
+    Annotated[Train, subcommand("train")]
+    | Annotated[Trace, subcommand("trace")]
+    | Annotated[Cost, subcommand("cost")]
+    | Annotated[Sizes, subcommand("sizes")]
 )
+
+
+class Runs(Protocol):
+    """Any command."""
+
+    def run(self) -> None: ...
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the return value is the exit code."""
-    command: Trace | Cost | Sizes = tyro.cli(
+    command: Runs = tyro.cli(
         Command,
         prog="headwork",
         description="Transformers you can read, run, prove and see.",
@@ -39,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except (OSError, RuntimeError) as error:
         print(f"headwork: failed: {error}", file=sys.stderr)
-        return 1
+        return getattr(error, "exit_code", 1)
     except KeyboardInterrupt:
         print("headwork: stopped", file=sys.stderr)
         return 130

@@ -29,7 +29,7 @@ def new_folder(path: Path, n_bytes: int = 0) -> Iterator[Path]:
     `n_bytes` is about how much will be written: a disk with less room is refused before anything is written.
     """
     if path.exists():
-        raise FileExistsError(errno.EEXIST, "the folder exists already", str(path))
+        raise ValueError(f"folder must be a new one, got {path}, which exists")
     staging = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,5 @@ def _flush(path: Path) -> None:
 
 def _told(error: OSError, path: Path, n_bytes: int) -> OSError:
     """The same error, with the path and the bytes that were needed."""
-    if error.errno == errno.EEXIST:
-        return error
     needed = f" ({n_bytes:,} bytes are needed)" if n_bytes else ""
     return OSError(error.errno, f"cannot write {path}{needed}: {error.strerror or error}")

@@ -1,1 +1,16 @@
 """The loop, what it keeps, and what it shows."""
+
+from headwork.training.config import SGD as SGD
+from headwork.training.config import AdamW as AdamW
+from headwork.training.config import Constant as Constant
+from headwork.training.config import Cosine as Cosine
+from headwork.training.config import RunConfig as RunConfig
+from headwork.training.config import TrainingConfig as TrainingConfig
+from headwork.training.loop import Outcome as Outcome
+from headwork.training.loop import train as train
+from headwork.training.nonfinite import NonFiniteError as NonFiniteError
+from headwork.training.run import Run as Run
+from headwork.training.run import new_run as new_run
+from headwork.training.run import open_run as open_run
+from headwork.training.stopping import StoppedError as StoppedError
+from headwork.training.stopping import StopRequest as StopRequest

@@ -1,0 +1,115 @@
+"""`headwork train`."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+if TYPE_CHECKING:
+    from headwork.recipes import Changes
+    from headwork.training import Run
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a model by a recipe, evaluate it, and write a report; or go on with a run that was stopped."""
+
+    recipe: Annotated[Positional[str | None], arg(help="Which one (see --list); digits-vit unless given.")] = None
+    out: Annotated[Path | None, arg(help="A new folder for the run; runs/RECIPE unless given.")] = None
+    resume: Annotated[Path | None, arg(help="Go on with the run in this folder, as it was begun.")] = None
+    list: Annotated[bool, arg(help="List the recipes, and what to expect of them.")] = False
+    epochs: Annotated[int | None, arg(help="How often every example is seen.")] = None
+    steps: Annotated[int | None, arg(help="How many steps, instead of epochs.")] = None
+    batch_size: Annotated[int | None, arg(help="Examples in a step, over all processes.")] = None
+    accumulate: Annotated[int | None, arg(help="Parts into which a step is split, to save memory.")] = None
+    lr: Annotated[float | None, arg(help="Learning rate at its height.")] = None
+    seed: Annotated[int | None, arg(help="Of the weights, the order, dropout and augmentation.")] = None
+    device: Annotated[Literal["auto", "cpu", "cuda", "mps"] | None, arg(help="Where to compute.")] = None
+    precision: Annotated[Literal["float32", "bfloat16", "float16"] | None, arg(help="Of the products.")] = None
+    strategy: Annotated[Literal["auto", "ddp", "fsdp"] | None, arg(help="Of many processes (torchrun).")] = None
+    compile: Annotated[bool, arg(help="Compile the model first (torch.compile).")] = False
+    workers: Annotated[int | None, arg(help="Processes that prepare batches ahead.")] = None
+    pooling: Annotated[Literal["cls", "gap", "map"] | None, arg(help="What is read for a label.")] = None
+    position: Annotated[
+        Literal["none", "learned", "sinusoidal", "rotary", "alibi", "buckets", "relative"] | None,
+        arg(help="How tokens know where they are."),
+    ] = None
+    norm: Annotated[Literal["pre", "post"] | None, arg(help="Where the norm stands.")] = None
+    json: Annotated[bool, arg(help="Print the outcome as JSON for a program to read.")] = False
+
+    def run(self) -> None:
+        if self.list:
+            print(list_recipes())
+            return
+        from headwork.training import train
+        from headwork.training.display import Quiet, make_display
+
+        run = self.find_run()
+        display = make_display() if is_first_process() else Quiet()
+        display.say(f"{run.config.name} in {run.folder}")
+        outcome = train(run, display)
+        if not is_first_process():
+            return
+        if self.json:
+            print(json.dumps(outcome._asdict() | {"run": str(run.folder)}, indent=2))
+        else:
+            print(outcome)
+
+    def find_run(self) -> "Run":
+        from headwork.data import load_data
+        from headwork.recipes import change, find_recipe
+        from headwork.training import new_run, open_run
+
+        if self.resume is not None:
+            given = {**self.changes().given, "recipe": self.recipe, "out": self.out}
+            for name, value in given.items():
+                if value is not None:
+                    raise ValueError(f"resume goes on with a run as it was begun: leave out {name}, got {value}")
+            return open_run(self.resume)
+        config = change(find_recipe(self.recipe or "digits-vit"), self.changes())
+        if self.out is None and "WORLD_SIZE" in os.environ:
+            raise ValueError("out must be given when many processes work on one run, got none")
+        out = self.out or free_folder(Path("runs"), config.name)
+        return new_run(config, out, load_data(config.data), check=is_first_process())
+
+    def changes(self) -> "Changes":
+        from headwork.recipes import Changes
+
+        return Changes(
+            epochs=self.epochs,
+            steps=self.steps,
+            batch_size=self.batch_size,
+            accumulate=self.accumulate,
+            lr=self.lr,
+            seed=self.seed,
+            device=self.device,
+            precision=self.precision,
+            strategy=self.strategy,
+            compile=self.compile or None,
+            workers=self.workers,
+            pooling=self.pooling,
+            position=self.position,
+            norm=self.norm,
+        )
+
+
+def is_first_process() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def free_folder(folder: Path, name: str) -> Path:
+    """The first of NAME, NAME-2, NAME-3 ... that does not exist yet."""
+    path, number = folder / name, 1
+    while path.exists():
+        number += 1
+        path = folder / f"{name}-{number}"
+    return path
+
+
+def list_recipes() -> str:
+    from headwork.recipes import RECIPES
+
+    return "\n\n".join(f"{name}\n    {(recipe.__doc__ or '').strip()}" for name, recipe in RECIPES.items())

@@ -1,0 +1,58 @@
+"""Handwritten digits, 8 x 8 pixels: models that learn in seconds."""
+
+from headwork import choices
+from headwork.data import Digits
+from headwork.models.gaussian_image_encoder import GaussianImageEncoderConfig
+from headwork.models.resnet import ResNetConfig
+from headwork.models.vision_transformer import VisionTransformerConfig
+from headwork.training.config import AdamW, RunConfig, TrainingConfig
+
+
+def digits_vit() -> RunConfig:
+    """A Vision Transformer with patches of 2 x 2 pixels."""
+    return RunConfig(
+        name="digits-vit",
+        data=Digits(),
+        model=VisionTransformerConfig(
+            n_classes=10,
+            image=(8, 8),
+            n_channels=1,
+            patch=(2, 2),
+            d_model=64,
+            n_layers=4,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=128),
+        ),
+        training=TrainingConfig(batch_size=64, epochs=60, optimiser=AdamW(lr=2e-3)),
+    )
+
+
+def digits_gaussian() -> RunConfig:
+    """An image encoder whose heads look by place alone, and learn where."""
+    return RunConfig(
+        name="digits-gaussian",
+        data=Digits(),
+        model=GaussianImageEncoderConfig(
+            n_classes=10,
+            image=(8, 8),
+            n_channels=1,
+            patch=(1, 1),
+            d_model=32,
+            n_layers=3,
+            heads=choices.GaussianHeads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=64),
+            norm_order="pre",
+            dropout=0.0,
+        ),
+        training=TrainingConfig(batch_size=64, epochs=40, optimiser=AdamW(lr=4e-3)),
+    )
+
+
+def digits_resnet() -> RunConfig:
+    """A small residual network: the convolutions to compare with, and to convert."""
+    return RunConfig(
+        name="digits-resnet",
+        data=Digits(),
+        model=ResNetConfig(n_classes=10, n_channels=1, n_blocks=1, widths=(16, 32)),
+        training=TrainingConfig(batch_size=64, epochs=30, optimiser=AdamW(lr=4e-3)),
+    )

@@ -1,0 +1,135 @@
+"""What a run is, complete: data, model and training. It is written to `config.json` and rebuilds everything."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headwork.checks import check_above_zero, check_positive, check_probability
+from headwork.configs import Checked
+from headwork.data import DataConfig
+from headwork.models.sizes import ModelConfig
+
+Precision = Literal["float32", "bfloat16", "float16"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Strategy = Literal["auto", "ddp", "fsdp"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamW(Checked):
+    """Adam with decay of the weight matrices, not of biases, norms, positions and embeddings."""
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.99)
+    weight_decay: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_above_zero(lr=self.lr)
+        check_probability(beta_1=self.betas[0], beta_2=self.betas[1])
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGD(Checked):
+    """Gradient descent with Nesterov's momentum."""
+
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_above_zero(lr=self.lr)
+        check_probability(momentum=self.momentum)
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosine(Checked):
+    """The learning rate rises for a share of all steps, then falls along a cosine to a share of its height."""
+
+    warmup: float = 0.1
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_probability(warmup=self.warmup)
+        if not 0 <= self.floor <= 1:
+            raise ValueError(f"floor must lie in [0, 1], got {self.floor}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant(Checked):
+    """The learning rate rises for a share of all steps, then stays."""
+
+    warmup: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_probability(warmup=self.warmup)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(Checked):
+    """How a model is trained. `batch_size` is what one step sees, over all processes and accumulated parts together."""
+
+    batch_size: int
+    epochs: int | None = None
+    steps: int | None = None
+    evaluate_every: int | None = None
+    """Steps between evaluations on the validation data; one epoch unless given."""
+    save_every: int | None = None
+    """Steps between checkpoints, besides those at every evaluation."""
+    accumulate: int = 1
+    optimiser: AdamW | SGD = AdamW()
+    schedule: Cosine | Constant = Cosine()
+    clip: float | None = 1.0
+    label_smoothing: float = 0.0
+    ema: float | None = None
+    """The decay of the moving average of the weights, which is then what is evaluated and kept."""
+    patience: int | None = None
+    """Stop after so many evaluations without a better one."""
+    seed: int = 0
+    device: Device = "auto"
+    precision: Precision = "float32"
+    strategy: Strategy = "auto"
+    compile: bool = False
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError(f"give epochs or steps, one of the two, got epochs={self.epochs} and steps={self.steps}")
+        check_positive(
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            steps=self.steps,
+            evaluate_every=self.evaluate_every,
+            save_every=self.save_every,
+            accumulate=self.accumulate,
+            patience=self.patience,
+        )
+        if self.batch_size % self.accumulate:
+            raise ValueError(
+                f"accumulate must divide batch_size, got accumulate={self.accumulate} and batch_size={self.batch_size}"
+            )
+        if self.clip is not None:
+            check_above_zero(clip=self.clip)
+        if self.ema is not None:
+            check_probability(ema=self.ema)
+        check_probability(label_smoothing=self.label_smoothing)
+        if self.workers < 0:
+            raise ValueError(f"workers must be 0 or more, got {self.workers}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must lie in 0 .. 2**32 - 1, got {self.seed}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Checked):
+    """A run: where its examples come from, what learns, and how."""
+
+    name: str
+    data: DataConfig
+    model: ModelConfig
+    training: TrainingConfig

@@ -1,0 +1,130 @@
+"""What the user sees while a model learns: a bar in a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+LINE_EVERY = 15.0
+"""Seconds between plain lines within an epoch."""
+
+
+class Display(Protocol):
+    """Somebody who is told what happens."""
+
+    def start(self, n_steps: int, step: int) -> None: ...
+
+    def stepped(self, step: int, loss: float, examples_per_second: float) -> None: ...
+
+    def evaluated(self, epoch: float, figures: Mapping[str, Mapping[str, float]], *, best: bool) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Quiet:
+    """Nobody is told anything."""
+
+    def start(self, n_steps: int, step: int) -> None:
+        """Nothing."""
+
+    def stepped(self, step: int, loss: float, examples_per_second: float) -> None:
+        """Nothing."""
+
+    def evaluated(self, epoch: float, figures: Mapping[str, Mapping[str, float]], *, best: bool) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+    def stop(self) -> None:
+        """Nothing."""
+
+
+class Lines(Quiet):
+    """Plain lines, for a file or a log."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self.file = file or sys.stderr
+        self.n_steps = 0
+        self.last_line = self.begun = time.monotonic()
+        self.first_step = 0
+
+    def start(self, n_steps: int, step: int) -> None:
+        self.n_steps, self.first_step, self.begun = n_steps, step, time.monotonic()
+
+    def stepped(self, step: int, loss: float, examples_per_second: float) -> None:
+        if time.monotonic() - self.last_line > LINE_EVERY:
+            self.say(
+                f"step {step}/{self.n_steps}  loss {loss:.4f}  {examples_per_second:,.0f} examples/s  "
+                f"{self._time_left(step)} left"
+            )
+
+    def evaluated(self, epoch: float, figures: Mapping[str, Mapping[str, float]], *, best: bool) -> None:
+        self.say(in_words(epoch, figures, best))
+
+    def say(self, text: str) -> None:
+        print(text, file=self.file, flush=True)
+        self.last_line = time.monotonic()
+
+    def _time_left(self, step: int) -> str:
+        done = step - self.first_step
+        seconds = (time.monotonic() - self.begun) / max(done, 1) * (self.n_steps - step)
+        return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+class Bar(Quiet):
+    """A bar with loss, metric, examples per second and time left; a line for each evaluation above it."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.progress = Progress(
+            TextColumn("step"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=console or Console(stderr=True),
+        )
+        self.task: TaskID | None = None
+
+    def start(self, n_steps: int, step: int) -> None:
+        self.progress.start()
+        self.task = self.progress.add_task("training", total=n_steps, completed=step, figures="")
+
+    def stepped(self, step: int, loss: float, examples_per_second: float) -> None:
+        assert self.task is not None
+        figures = f"loss {loss:.4f}  {examples_per_second:,.0f} examples/s"
+        self.progress.update(self.task, completed=step, figures=figures)
+
+    def evaluated(self, epoch: float, figures: Mapping[str, Mapping[str, float]], *, best: bool) -> None:
+        self.say(in_words(epoch, figures, best))
+
+    def say(self, text: str) -> None:
+        self.progress.console.print(text, highlight=False, markup=False)
+
+    def stop(self) -> None:
+        self.progress.stop()
+
+
+def make_display() -> Display:
+    return Bar() if sys.stderr.isatty() else Lines()
+
+
+def in_words(epoch: float, figures: Mapping[str, Mapping[str, float]], best: bool) -> str:
+    """One evaluation in one line.
+
+    >>> in_words(3, {"train": {"loss": 0.5, "accuracy": 0.91}, "valid": {"loss": 0.25, "accuracy": 0.975}}, True)
+    'epoch 3    train: loss 0.5000, accuracy 91.00 %    valid: loss 0.2500, accuracy 97.50 %    best so far'
+    """
+    splits = [f"{split}: {', '.join(show(name, value) for name, value in of.items())}" for split, of in figures.items()]
+    return "    ".join([f"epoch {epoch:g}", *splits, *(["best so far"] if best else [])])
+
+
+def show(name: str, value: float) -> str:
+    """A figure with its name; those that are shares in per cent."""
+    words = name.replace("_", " ")
+    return f"{words} {100 * value:.2f} %" if name.endswith(("accuracy", "match")) else f"{words} {value:.4f}"

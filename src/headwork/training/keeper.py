@@ -1,0 +1,127 @@
+"""Who keeps what a run finds out: figures, checkpoints, the best of them."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
+
+from torch import nn
+
+from headwork.storage.folders import link_file
+from headwork.storage.models import WEIGHTS, find_model, read_tensors
+from headwork.tasks import means
+from headwork.training.checkpoints import (
+    Learner,
+    Progress,
+    find_whole,
+    load_checkpoint,
+    mark_best,
+    prune,
+    save_checkpoint,
+)
+from headwork.training.display import Display
+from headwork.training.log import Log
+from headwork.training.order import Plan
+from headwork.training.run import Run
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+Watcher = Callable[["SummaryWriter", nn.Module, int], None]
+"""Looks at the model after each evaluation, and may add what it saw to TensorBoard."""
+N_KEPT = 2
+"""Checkpoints besides the best: if the newest is damaged, there is one before it."""
+
+
+class Keeper:
+    """Of all processes one writes; the others keep in step."""
+
+    def __init__(
+        self,
+        run: Run,
+        learner: Learner,
+        plan: Plan,
+        display: Display,
+        watchers: Sequence[Watcher] = (),
+        wait: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.run, self.learner, self.plan, self.display, self.watchers = run, learner, plan, display, watchers
+        self.wait_for_all, self.writes = wait, plan.rank == 0
+        self.log: Log | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.display.stop()
+        if self.log is not None:
+            self.log.close()
+
+    def resume(self) -> Progress:
+        """The newest checkpoint that is whole, or the beginning."""
+        path, problems = find_whole(self.run.folder)
+        for problem in problems:
+            self.display.say(f"{problem}; the checkpoint before it is used")
+        progress = Progress() if path is None else load_checkpoint(path, self.learner)
+        if self.writes:
+            self.run.write()
+            self.log = Log(self.run.folder, progress.step)
+        if path is not None:
+            self.display.say(f"going on from step {progress.step} of {self.plan.n_steps}")
+        self.display.start(self.plan.n_steps, progress.step)
+        return progress
+
+    def evaluated(self, progress: Progress, valid: dict[str, float]) -> None:
+        """Write the figures down, and whether they are the best so far."""
+        task = self.run.task
+        figure = valid[task.metric]
+        before = progress.best_figure
+        is_best = before is None or (figure > before if task.best == "highest" else figure < before)
+        if is_best:
+            progress.best_step, progress.best_figure, progress.n_worse = progress.step, figure, 0
+        else:
+            progress.n_worse += 1
+        figures = {"train": means(progress.shares), "valid": valid}
+        progress.shares = {}
+        epoch = progress.step / self.plan.steps_per_epoch
+        self.display.evaluated(epoch, figures, best=is_best)
+        if self.log is not None:
+            self.log.write("train", progress.step, epoch, figures["train"], progress.seconds)
+            self.log.write("valid", progress.step, epoch, valid, progress.seconds)
+            for watcher in self.watchers:
+                watcher(self.log.board, self.learner.model, progress.step)
+
+    def save(self, progress: Progress) -> None:
+        path = save_checkpoint(self.run.folder, self.learner, progress, self.run.files(), writes=self.writes)
+        if self.writes and progress.best_step is not None:
+            if progress.best_step == progress.step:
+                mark_best(self.run.folder, progress.step)
+                link_file(path / WEIGHTS, self.run.folder / WEIGHTS)
+            prune(self.run.folder, N_KEPT, progress.best_step)
+        self.wait_for_all()
+
+    def restore_best(self) -> None:
+        """The weights of the best checkpoint, for the last evaluation."""
+        tensors = read_tensors(find_model(self.run.folder) / WEIGHTS)
+        self.learner.average = None
+        self.learner.load(tensors)
+
+    def finish(self, progress: Progress, test: dict[str, float]) -> None:
+        if self.log is not None:
+            assert progress.best_step is not None
+            epoch = progress.best_step / self.plan.steps_per_epoch
+            self.log.write("test", progress.best_step, epoch, test, progress.seconds)
+
+
+class Clock:
+    """Seconds of training over all starts of a run, and how fast it goes since the last."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.begun = time.monotonic()
+        self.seconds_before, self.first_step = progress.seconds, progress.step
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self.begun
+
+    def steps_per_second(self, step: int) -> float:
+        return (step - self.first_step) / (time.monotonic() - self.begun)

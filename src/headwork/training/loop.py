@@ -1,0 +1,170 @@
+"""The training loop: one function, short enough to read, and the step it repeats."""
+
+import math
+import signal
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
+
+from headwork.data import Batch, Examples
+from headwork.models.sizes import build
+from headwork.tasks import AnyTask, Share, Shares, add_to
+from headwork.training.checkpoints import Learner, Progress
+from headwork.training.config import RunConfig
+from headwork.training.display import Display, Quiet
+from headwork.training.evaluation import measure_all, on_device
+from headwork.training.keeper import Clock, Keeper, Watcher
+from headwork.training.machine import keep_memory, make_fabric
+from headwork.training.nonfinite import NonFiniteError, first_nonfinite
+from headwork.training.optimisation import Average, gradient_norm, learning_rate, make_optimiser
+from headwork.training.order import Plan, mix, training_batches
+from headwork.training.run import Run
+from headwork.training.stopping import StoppedError, StopRequest
+
+
+class Outcome(NamedTuple):
+    """What came of a run: the figures of its best checkpoint."""
+
+    best_step: int
+    valid: dict[str, float]
+    test: dict[str, float]
+    seconds: float
+
+
+def train(
+    run: Run, display: Display | None = None, stop: StopRequest | None = None, watchers: Sequence[Watcher] = ()
+) -> Outcome:
+    """Train to the end from where the run stands; the best checkpoint is chosen on validation data, never on test."""
+    display, stop = display or Quiet(), stop or StopRequest()
+    training, data, task = run.config.training, run.load_data(), run.task
+    keep_memory()
+    fabric = make_fabric(training)
+    fabric.launch()
+    plan = Plan(len(data.train), training, fabric.global_rank, fabric.world_size)
+    learner = make_learner(run.config, fabric)
+    with Keeper(run, learner, plan, display, watchers, fabric.barrier) as keeper, stop.listening():
+        progress = keeper.resume()
+        clock = Clock(progress)
+        try:
+            for parts in training_batches(plan, data.train, progress.step):
+                if training.patience is not None and progress.n_worse >= training.patience:
+                    break
+                loss = take_step(fabric, learner, task, parts, plan, progress, stop)
+                progress.seconds = clock.seconds
+                display.stepped(progress.step, loss, training.batch_size * clock.steps_per_second(progress.step))
+                if plan.evaluates(progress.step):
+                    keeper.evaluated(progress, evaluate(fabric, learner, task, data.valid, training.batch_size))
+                if plan.saves(progress.step):
+                    keeper.save(progress)
+                raise_if_asked(fabric, stop)
+        except StoppedError as error:
+            keeper.save(progress)
+            where = f" and saved at step {progress.step} of {plan.n_steps}; go on with --resume {run.folder}"
+            raise StoppedError(error.signal_number, where) from None
+        keeper.restore_best()
+        valid, test = (evaluate(fabric, learner, task, split, training.batch_size) for split in (data.valid, data.test))
+        keeper.finish(progress, test)
+    assert progress.best_step is not None
+    return Outcome(progress.best_step, valid, test, progress.seconds)
+
+
+def take_step(
+    fabric: Fabric,
+    learner: Learner,
+    task: AnyTask,
+    parts: Sequence[Batch],
+    plan: Plan,
+    progress: Progress,
+    stop: StopRequest,
+) -> float:
+    """One step down the gradient of the mean loss over all targets, in all parts and processes; that loss."""
+    training = plan.training
+    parts = [on_device(part, fabric.device) for part in parts]
+    n_targets = total(fabric, float(sum(task.n_targets(part) for part in parts)))
+    loss = 0.0
+    for number, part in enumerate(parts):
+        if number < progress.part:
+            continue  # accumulated before the run was stopped
+        torch.manual_seed(mix(training.seed, "dropout", progress.step, number, fabric.global_rank))
+        with fabric.no_backward_sync(learner.called, enabled=number < len(parts) - 1):  # type: ignore[arg-type]
+            shares = task.score(learner.called, part, training.label_smoothing)
+            fabric.backward(shares["loss"].total * (fabric.world_size / n_targets))
+        add_to(progress.shares, everybodys(fabric, shares))
+        loss += total(fabric, shares["loss"].total) / n_targets
+        progress.part += 1
+        if fabric.world_size == 1:
+            raise_if_asked(fabric, stop)
+
+    norm = clip(fabric, learner, training.clip)
+    if not math.isfinite(loss) or (not math.isfinite(norm) and training.precision != "float16"):
+        where = first_nonfinite(learner.model, task, parts[-1])
+        raise NonFiniteError(
+            f"step {progress.step + 1} has the loss {loss} and a gradient of norm {norm}: the first that is not finite "
+            f"is {where}. The run is kept as it was at its last checkpoint; try a smaller learning rate"
+        )
+    for group in learner.optimiser.param_groups:
+        group["lr"] = training.optimiser.lr * learning_rate(training.schedule, progress.step, plan.n_steps)
+    learner.optimiser.step()
+    learner.optimiser.zero_grad()
+    if learner.average is not None:
+        learner.average.update(learner.model, progress.step)
+    progress.step, progress.part = progress.step + 1, 0
+    return loss
+
+
+def evaluate(fabric: Fabric, learner: Learner, task: AnyTask, examples: Examples, batch_size: int) -> dict[str, float]:
+    """All figures on all examples, of the averaged weights if there are such; every process does the whole of it."""
+    with learner.evaluating():
+        return measure_all(task, learner.called, examples, batch_size, fabric.device)
+
+
+def make_learner(config: RunConfig, fabric: Fabric) -> Learner:
+    """The model with fresh weights from the seed, its optimiser and its average, on their device."""
+    training = config.training
+    torch.manual_seed(mix(training.seed, "weights"))
+    model = build(config.model)
+    called = fabric.setup_module(cast(nn.Module, torch.compile(model)) if training.compile else model)
+    optimiser = cast(Optimizer, fabric.setup_optimizers(make_optimiser(training.optimiser, model)))
+    average = None if training.ema is None else Average(model, training.ema)
+    return Learner(model, called, optimiser, average)
+
+
+def clip(fabric: Fabric, learner: Learner, longest: float | None) -> float:
+    """Make the gradient no longer than that; how long it was."""
+    norm: Tensor | None = (
+        gradient_norm(learner.model)
+        if longest is None
+        else fabric.clip_gradients(learner.called, learner.optimiser, max_norm=longest, error_if_nonfinite=False)
+    )
+    assert norm is not None
+    return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+
+def everybodys(fabric: Fabric, shares: Shares) -> Shares:
+    """The shares of all processes together."""
+    if fabric.world_size == 1:
+        return shares
+    return {
+        name: Share(torch.tensor(total(fabric, share.total)), total(fabric, share.weight))
+        for name, share in shares.items()
+    }
+
+
+def total(fabric: Fabric, number: float | Tensor) -> float:
+    """The sum over all processes."""
+    number = torch.as_tensor(number).detach()
+    if fabric.world_size == 1:
+        return float(number)
+    return float(cast(Tensor, fabric.all_reduce(number.double(), reduce_op="sum")))
+
+
+def raise_if_asked(fabric: Fabric, stop: StopRequest) -> None:
+    """All processes stop together, whoever of them was asked."""
+    number = int(total(fabric, float(stop.signal_number or 0)))
+    if number:
+        raise StoppedError(signal.SIGTERM if fabric.world_size > 1 else number)

@@ -1,0 +1,110 @@
+"""What the run runs on: processor, precision, processes, memory."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from functools import lru_cache
+
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.strategies.ddp import DDPStrategy
+from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
+from lightning_fabric.strategies.strategy import Strategy
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+
+from headwork.training.config import Precision, TrainingConfig
+
+PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
+_PROBE = """
+import torch
+x = torch.randn(64, 64, requires_grad=True)
+with torch.autocast("cpu", torch.bfloat16):
+    torch.nn.functional.linear(x, torch.randn(64, 64), torch.randn(64)).relu().sum().backward()
+assert x.grad.isfinite().all()
+"""
+
+
+def make_fabric(training: TrainingConfig) -> Fabric:
+    """One process, or as many as `torchrun` has started."""
+    device = "cuda" if training.device == "auto" and torch.cuda.is_available() else training.device
+    device = "cpu" if device == "auto" else device
+    check_device(device)
+    check_precision(training.precision, device)
+    n_processes = int(os.environ.get("WORLD_SIZE", "1"))
+    n_here = int(os.environ.get("LOCAL_WORLD_SIZE", str(n_processes)))
+    if n_processes == 1 and training.strategy != "auto":
+        raise ValueError(f"strategy is for many processes: start with torchrun, got {training.strategy} in one")
+    return Fabric(
+        accelerator=device,
+        devices=n_here,
+        num_nodes=n_processes // n_here,
+        strategy=_strategy(training, n_processes),
+        precision=PRECISIONS[training.precision],  # type: ignore[arg-type]
+    )
+
+
+def _strategy(training: TrainingConfig, n_processes: int) -> Strategy | str:
+    if n_processes == 1:
+        return "auto"
+    if training.strategy == "fsdp":
+        return ModelParallelStrategy(shard_layers, data_parallel_size=n_processes, tensor_parallel_size=1)
+    return DDPStrategy()
+
+
+def shard_layers(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    """Each layer of the stack by itself, then what is left: a process holds one whole layer at a time."""
+    for stack in model.children():
+        if isinstance(stack, nn.ModuleList):
+            for layer in stack:
+                fully_shard(layer, mesh=mesh["data_parallel"])
+    fully_shard(model, mesh=mesh["data_parallel"])
+    return model
+
+
+def check_device(device: str) -> None:
+    is_there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not is_there[device]:
+        here = ", ".join(name for name, is_here in is_there.items() if is_here)
+        raise ValueError(f"device must be one that this machine has ({here}), got {device}")
+
+
+def check_precision(precision: Precision, device: str) -> None:
+    """Raise if this machine cannot compute so: some processors announce what then kills the process."""
+    if precision == "float16" and device == "cpu":
+        raise ValueError("precision must be float32 or bfloat16 on a processor, got float16")
+    if precision == "bfloat16" and device == "cpu":
+        problem = probe_bfloat16()
+        if problem:
+            raise ValueError(
+                f"precision must be float32 on this machine, got bfloat16: a trial of it in another process {problem}. "
+                "On processors that announce AMX and cannot do it, ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 may help"
+            )
+
+
+@lru_cache(maxsize=1)
+def probe_bfloat16(code: str = _PROBE) -> str:
+    """What went wrong when another process multiplied in bfloat16; nothing if all is well."""
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if child.returncode == 0:
+        return ""
+    if child.returncode < 0:
+        return f"died of {signal.Signals(-child.returncode).name}"
+    return f"failed ({child.stderr.strip().splitlines()[-1]})"
+
+
+def keep_memory() -> bool:
+    """Ask the C library to keep the memory of freed tensors for the next ones; True if it will.
+
+    By default glibc gives large blocks back to the kernel at once, and every operation then pays for fresh pages.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return False
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3
+    done = [mallopt(mmap_threshold, 2**30), mallopt(trim_threshold, 2**31 - 1), mallopt(top_pad, 2**26)]
+    return all(done)

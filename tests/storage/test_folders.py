@@ -1,0 +1,170 @@
+"""A folder is whole or not there at all, and one flipped bit is found."""
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwork.storage.folders import DamagedError, link_file, new_folder, replace_file, verify
+
+
+def write_example(path: Path) -> None:
+    with new_folder(path) as staging:
+        (staging / "weights").write_bytes(random.Random(0).randbytes(61))
+        (staging / "notes.json").write_text('{"step": 7}')
+
+
+def test_a_new_folder_verifies(tmp_path: Path) -> None:
+    write_example(tmp_path / "kept")
+    verify(tmp_path / "kept")
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["manifest.json", "notes.json", "weights"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "kept"]
+
+
+def test_an_error_inside_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "kept") as staging:  # noqa: PT012
+        (staging / "weights").write_bytes(b"half")
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    write_example(tmp_path / "kept")
+    with pytest.raises(ValueError, match="must be a new one"), new_folder(tmp_path / "kept"):
+        pass
+    verify(tmp_path / "kept")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "notes.json", "weights"])
+def test_every_flipped_bit_is_found(tmp_path: Path, name: str) -> None:
+    write_example(tmp_path / "kept")
+    path = tmp_path / "kept" / name
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedError, match="kept/"):
+            verify(tmp_path / "kept")
+    path.write_bytes(whole)
+    verify(tmp_path / "kept")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "notes.json", "weights"])
+def test_every_cut_is_found(tmp_path: Path, name: str) -> None:
+    write_example(tmp_path / "kept")
+    path = tmp_path / "kept" / name
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(DamagedError, match=r"kept"):
+            verify(tmp_path / "kept")
+    path.unlink()
+    with pytest.raises(DamagedError, match=name):
+        verify(tmp_path / "kept")
+
+
+@pytest.mark.parametrize(
+    "manifest", ["", "null", "[]", "{}", '{"format": 2, "files": {}}', '{"format": 1, "files": []}', "{" * 9999]
+)
+def test_a_manifest_that_is_none(tmp_path: Path, manifest: str) -> None:
+    write_example(tmp_path / "kept")
+    (tmp_path / "kept" / "manifest.json").write_text(manifest)
+    with pytest.raises(DamagedError, match=r"manifest\.json is damaged"):
+        verify(tmp_path / "kept")
+
+
+def test_a_disk_without_room_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"kept.*bytes are needed.*bytes are free"), new_folder(tmp_path / "kept", 2**62):
+        pytest.fail("nothing may be written")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_while_writing(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the full disk: it fails in the same place."""
+    write_example(tmp_path / "before")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        with pytest.raises(OSError, match=r"cannot write .*kept"), new_folder(tmp_path / "kept", 5000) as staging:
+            (staging / "weights").write_bytes(bytes(5000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert list(tmp_path.iterdir()) == [tmp_path / "before"]
+    verify(tmp_path / "before")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(OSError, match="cannot write"), new_folder(tmp_path / "kept"):
+        pass
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OSError, match=r"cannot write .*file/kept"), new_folder(tmp_path / "file" / "kept"):
+        pass
+
+
+def test_killed_while_writing(tmp_path: Path) -> None:
+    """Whatever the moment, the name stands for a whole folder or for nothing."""
+    code = f"""
+import sys
+from pathlib import Path
+from headwork.storage.folders import new_folder
+for number in range(10_000):
+    with new_folder(Path({str(tmp_path)!r}) / f"kept-{{number:05d}}") as staging:
+        for name in "abc":
+            (staging / name).write_bytes(bytes([number % 256]) * 50_000)
+    print(number, flush=True)
+"""
+    moments = random.Random(0)
+    for _ in range(3):
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        for _ in range(moments.randrange(1, 20)):
+            child.stdout.readline()
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        whole = sorted(tmp_path.glob("kept-*"))
+        assert whole
+        for path in whole:
+            verify(path)
+            (path / "manifest.json").unlink()
+            for name in "abc":
+                (path / name).unlink()
+            path.rmdir()
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    replace_file(tmp_path / "best.json", "old")
+    replace_file(tmp_path / "best.json", "new")
+    assert (tmp_path / "best.json").read_text() == "new"
+    assert list(tmp_path.iterdir()) == [tmp_path / "best.json"]
+
+
+def test_a_link_is_replaced_in_one_step(tmp_path: Path) -> None:
+    for text in ("old", "new"):
+        (tmp_path / text).write_text(text)
+        link_file(tmp_path / text, tmp_path / "model")
+        assert (tmp_path / "model").read_text() == text
+    assert (tmp_path / "model").samefile(tmp_path / "new")
+
+
+def test_without_links_a_copy_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError("links are not known here")
+
+    monkeypatch.setattr("os.link", no_links)
+    (tmp_path / "source").write_text("weights")
+    link_file(tmp_path / "source", tmp_path / "model")
+    assert (tmp_path / "model").read_text() == "weights"

@@ -1,0 +1,97 @@
+"""A saved model is the same model, bit for bit, or it is refused by name."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tests.models.small_models import EVERY_MODEL
+
+import headwork as hw
+from headwork.models import build, size
+from headwork.storage import DamagedError, load, save
+
+
+@pytest.mark.parametrize("name", EVERY_MODEL)
+def test_round_trip(tmp_path: Path, name: str) -> None:
+    model = EVERY_MODEL[name].make()
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.config == model.config
+    assert not loaded.training
+    for key, tensor in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[key], tensor)
+
+
+def test_the_shape_of_the_folder(tmp_path: Path) -> None:
+    hw.save(build(size("digits-vit")), tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        "config.json",
+        "manifest.json",
+        "model.safetensors",
+    ]
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "manifest.json"])
+def test_a_flipped_bit_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    save(build(size("digits-vit")), tmp_path / "model")
+    path = tmp_path / "model" / name
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 4
+    path.write_bytes(damaged)
+    with pytest.raises(DamagedError, match=rf"{name}|manifest"):
+        load(tmp_path / "model")
+
+
+def test_a_folder_without_a_manifest_is_read_as_others_write_it(tmp_path: Path) -> None:
+    model = build(size("digits-vit"))
+    save(model, tmp_path / "model")
+    (tmp_path / "model" / "manifest.json").unlink()
+    assert torch.equal(load(tmp_path / "model").classes.weight, model.classes.weight)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors: tensors.pop("classes.bias"), "lacks classes.bias"),
+        (lambda tensors: tensors.update(more=torch.zeros(1)), "has the unknown more"),
+        (
+            lambda tensors: tensors.update({"classes.bias": torch.zeros(11)}),
+            r"must have the shape \(10,\)",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit(tmp_path: Path, change: object, message: str) -> None:
+    save(build(size("digits-vit")), tmp_path / "model")
+    (tmp_path / "model" / "manifest.json").unlink()
+    tensors = load_file(tmp_path / "model" / "model.safetensors")
+    change(tensors)  # type: ignore[operator]
+    save_file(tensors, tmp_path / "model" / "model.safetensors")
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "model")
+
+
+def test_folders_that_hold_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="folder must hold a model"):
+        load(tmp_path)
+    with pytest.raises(ValueError, match="folder must hold a model"):
+        load(tmp_path / "nowhere")
+
+
+def test_a_config_that_is_none(tmp_path: Path) -> None:
+    save(build(size("digits-vit")), tmp_path / "model")
+    (tmp_path / "model" / "manifest.json").unlink()
+    (tmp_path / "model" / "config.json").write_text("[1, 2")
+    with pytest.raises(DamagedError, match=r"config\.json is damaged"):
+        load(tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model": {"kind": "Lstm"}}))
+    with pytest.raises(ValueError, match="kind must be one of"):
+        load(tmp_path / "model")
+
+
+def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
+    model = build(size("digits-vit"))
+    save(model, tmp_path / "model")
+    with pytest.raises(ValueError, match="must be a new one"):
+        save(model, tmp_path / "model")
