@@ -12,12 +12,17 @@ from headwork.models.encoder_decoder import EncoderDecoderConfig
 from headwork.models.resnet import ResNetConfig
 from headwork.models.sizes import ModelConfig
 from headwork.models.vision_transformer import VisionTransformerConfig
+from headwork.recipes.dates import dates
 from headwork.recipes.digits import digits_gaussian, digits_resnet, digits_vit
+from headwork.recipes.mnist import mnist_vit
+from headwork.recipes.reviews import reviews_encoder
+from headwork.recipes.text import text_gpt
 from headwork.training.config import Device, Precision, RunConfig, Strategy
 
 Recipe = Callable[[], RunConfig]
 RECIPES: dict[str, Recipe] = {
-    recipe.__name__.replace("_", "-"): recipe for recipe in (digits_vit, digits_gaussian, digits_resnet)
+    recipe.__name__.replace("_", "-"): recipe
+    for recipe in (digits_vit, digits_gaussian, digits_resnet, mnist_vit, dates, text_gpt, reviews_encoder)
 }
 Pooling = Literal["cls", "gap", "map"]
 Position = Literal["none", "learned", "sinusoidal", "rotary", "alibi", "buckets", "relative"]

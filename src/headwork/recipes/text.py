@@ -1,0 +1,27 @@
+"""Text, one character after the other."""
+
+from headwork import choices
+from headwork.data import BundledText
+from headwork.models.decoder import DecoderConfig
+from headwork.training.config import AdamW, RunConfig, TrainingConfig
+
+
+def text_gpt() -> RunConfig:
+    """A GPT of 0.8 million parameters that learns to write like Python's reference manual."""
+    return RunConfig(
+        name="text-gpt",
+        data=BundledText(n_context=128),
+        model=DecoderConfig(
+            vocab=1,  # as many as the text has characters, once it is read
+            d_model=128,
+            n_layers=4,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=512),
+            position=choices.LearnedPositions(max_tokens=256),
+            dropout=0.0,
+            attention_dropout=0.0,
+        ),
+        training=TrainingConfig(
+            batch_size=16, steps=2000, evaluate_every=200, optimiser=AdamW(lr=2e-3, weight_decay=0.1)
+        ),
+    )
