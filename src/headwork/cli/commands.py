@@ -10,13 +10,17 @@ from typing import Annotated, Protocol
 import tyro
 from tyro.conf import FlagCreatePairsOff, subcommand
 
+from headwork.cli.compare import Compare
 from headwork.cli.cost import Cost
+from headwork.cli.evaluate import Evaluate
 from headwork.cli.sizes import Sizes
 from headwork.cli.trace import Trace
 from headwork.cli.train import Train
 
 Command = (
     Annotated[Train, subcommand("train")]
+    | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Compare, subcommand("compare")]
     | Annotated[Trace, subcommand("trace")]
     | Annotated[Cost, subcommand("cost")]
     | Annotated[Sizes, subcommand("sizes")]

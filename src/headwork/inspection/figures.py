@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
@@ -21,15 +22,41 @@ def draw_inside(model: nn.Module, *inputs: Tensor, title: str = "") -> Figure:
     """The input and the ledger, the attention of the first layers head by head, and the cost by operation."""
     every = [name for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)]
     names = every[:N_LAYERS_DRAWN]
-    weights: list[tuple[str, Tensor]] = []
-    if names:
-        with evaluating(model), torch.no_grad(), record(model, *(f"{name}.weights" for name in names)) as seen:
-            model(*inputs)
-        weights = [(name, seen[f"{name}.weights"][0].float()) for name in names]
+    weights = list(look_at_heads(model, names, *inputs).items()) if names else []
     if len(every) > len(names):
         title += f" (the first {len(names)} of {len(every)} attention layers)"
     with house_style():
         return _compose(model, inputs, weights, title)
+
+
+def look_at_heads(
+    model: nn.Module, names: list[str], *inputs: Tensor, **masks: Tensor
+) -> dict[str, Float[Tensor, "head query key"]]:
+    """The attention weights of the first example in the named layers, in evaluation mode and without gradients.
+
+    >>> model = hw.models.build(hw.models.size("digits-vit"))
+    >>> weights = look_at_heads(model, ["layers.0.attention"], torch.rand(1, 1, 8, 8))
+    >>> weights["layers.0.attention"].shape
+    torch.Size([4, 17, 17])
+    """
+    with evaluating(model), torch.no_grad(), record(model, *(f"{name}.weights" for name in names)) as seen:
+        model(*inputs, **masks)
+    return {name: seen[f"{name}.weights"][0].float().cpu() for name in names}
+
+
+def map_patches(weights: Float[Tensor, "query key"], grid: tuple[int, int]) -> Float[Tensor, "row column"]:
+    """What the class token, which comes first, sees of each patch; without one, what the mean query sees."""
+    n_patches = grid[0] * grid[1]
+    seen = weights[0] if weights.shape[-1] > n_patches else weights.mean(0)
+    return seen[-n_patches:].reshape(grid)
+
+
+def show_image(ax: Axes, image: Float[Tensor, "channel row column"]) -> None:
+    """An image with values from 0 to 1 and nothing around it: three channels in colour, else their mean, 1 black."""
+    seen = image.detach().float().cpu().clamp(0, 1)
+    pixels = seen.permute(1, 2, 0) if len(seen) == 3 else seen.mean(0)
+    ax.imshow(pixels.numpy(), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
+    ax.set(xticks=[], yticks=[])
 
 
 def _compose(model: nn.Module, inputs: tuple[Tensor, ...], weights: list[tuple[str, Tensor]], title: str) -> Figure:
@@ -65,9 +92,7 @@ def _draw_input(ax: Axes, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         ax.set_axis_off()
         ax.text(0, 1, "\n".join([f"{len(first)} random token ids:", *lines]), va="top")
         return
-    ax.imshow(first.permute(1, 2, 0).squeeze(-1).clamp(0, 1).numpy(), cmap="gray_r", interpolation="nearest")
-    ax.set_xticks([])
-    ax.set_yticks([])
+    show_image(ax, first)
     if not isinstance(model, VisionTransformer):
         ax.set_title("the image", loc="left")
         return
@@ -89,9 +114,7 @@ def _draw_ledger(ax: Axes, table: Ledger) -> None:
 def _draw_head(ax: Axes, model: nn.Module, inputs: tuple[Tensor, ...], weights: Tensor) -> None:
     """The map of what the class token (or else the mean query) sees of an image; the query x key table of a text."""
     if isinstance(model, VisionTransformer):
-        rows, columns = model.patches.grid(inputs[0])
-        query = weights[0] if weights.shape[-1] > rows * columns else weights.mean(0)
-        ax.imshow(query[-rows * columns :].reshape(rows, columns).numpy(), cmap="viridis", vmin=0)
+        ax.imshow(map_patches(weights, model.patches.grid(inputs[0])).numpy(), cmap="viridis", vmin=0)
     else:
         ax.imshow(weights.numpy(), cmap="viridis", vmin=0, interpolation="nearest", aspect="auto")
     ax.set_axis_on()

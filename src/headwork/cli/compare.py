@@ -1,0 +1,56 @@
+"""`headwork compare`."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from headwork.cli.trace import FIGURE_ENDINGS
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Put runs side by side: a table here, and a figure or a page if wanted."""
+
+    runs: Annotated[Positional[tuple[Path, ...]], arg(help="Folders of runs, each with a metrics.jsonl.")]
+    metric: Annotated[str | None, arg(help="What to compare; the first metric that all runs have, unless given.")] = (
+        None
+    )
+    figure: Annotated[Path | None, arg(help="Also draw the curves to this file (.png, .svg, .pdf).")] = None
+    page: Annotated[Path | None, arg(help="Also write figure and table to this page (.html).")] = None
+    json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
+
+    def run(self) -> None:
+        from headwork.reports.compare import compare
+        from headwork.reports.curves import read_metrics
+
+        self.check()
+        names = [run.resolve().name for run in self.runs]
+        if len(set(names)) < len(names):
+            names = [str(run) for run in self.runs]
+        found = compare(
+            {name: read_metrics(run / "metrics.jsonl") for name, run in zip(names, self.runs, strict=True)}, self.metric
+        )
+        if self.figure is not None:
+            self.figure.parent.mkdir(parents=True, exist_ok=True)
+            found.figure().savefig(self.figure)
+            print(f"drawn to {self.figure}", file=sys.stderr)
+        if self.page is not None:
+            found.page().write(self.page)
+            print(f"written to {self.page}", file=sys.stderr)
+        print(found.to_json() if self.json else found.table().text())
+        if found.note and not self.json:
+            print(found.note)
+
+    def check(self) -> None:
+        """Raise for what cannot be done, before any work is done."""
+        if len(set(self.runs)) < max(len(self.runs), 1):
+            raise ValueError(
+                f"runs must be one or more different folders, got {', '.join(map(str, self.runs)) or 'none'}"
+            )
+        if self.figure is not None and self.figure.suffix.lower() not in FIGURE_ENDINGS:
+            raise ValueError(f"figure must end in one of {', '.join(FIGURE_ENDINGS)}, got {self.figure}")
+        if self.page is not None and self.page.suffix.lower() != ".html":
+            raise ValueError(f"page must end in .html, got {self.page}")

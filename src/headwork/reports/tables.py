@@ -1,0 +1,79 @@
+"""Tables of words and numbers, for a page and for a terminal."""
+
+import math
+from dataclasses import dataclass
+from html import escape
+
+Cell = str | int | float | None
+
+
+def show(value: Cell) -> str:
+    """A cell as people read it: four digits, thousands apart, and a dash for what is not a number.
+
+    >>> show(0.98333), show(1437), show(12345.6), show(math.nan), show("digits")
+    ('0.9833', '1,437', '12,346', '–', 'digits')
+    """
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "–"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named columns and rows of cells; `folded` hides them behind the caption until somebody asks.
+
+    >>> print(Table(("run", "accuracy"), (("short", 0.91), ("long", 0.96667))).text())
+    run    accuracy
+    short      0.91
+    long     0.9667
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    folded: bool = False
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row must have a cell for each column, {self.columns}, got {row}")
+
+    def html(self) -> str:
+        head = "".join(f"<th{_side(right)}>{escape(name)}</th>" for name, right in self._columns())
+        body = "\n".join(
+            "<tr>"
+            + "".join(
+                f"<td{_side(right)}>{escape(show(cell))}</td>"
+                for cell, (_, right) in zip(row, self._columns(), strict=True)
+            )
+            + "</tr>"
+            for row in self.rows
+        )
+        table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        table = f'<div class="scroll">{table}</div>'
+        if self.folded:
+            return f"<details><summary>{escape(self.caption)}</summary>\n{table}</details>"
+        caption = f'<p class="caption">{escape(self.caption)}</p>' if self.caption else ""
+        return f'<div class="table">{table}{caption}</div>'
+
+    def text(self) -> str:
+        """The table in columns of a fixed width, for a terminal."""
+        lines = [self.columns, *(tuple(map(show, row)) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        sides = [">" if right else "<" for _, right in self._columns()]
+        return "\n".join(
+            "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths, strict=True)).rstrip()
+            for line in lines
+        )
+
+    def _columns(self) -> list[tuple[str, bool]]:
+        """The name of each column, and whether it is of numbers, which stand on the right."""
+        return [(name, not any(isinstance(row[i], str) for row in self.rows)) for i, name in enumerate(self.columns)]
+
+
+def _side(right: bool) -> str:
+    return ' class="number"' if right else ""

@@ -1,0 +1,116 @@
+"""Runs side by side: the right numbers in the table and in the figure, and what cannot be compared is said."""
+
+import json
+import math
+
+import pytest
+
+from headwork.reports.compare import compare
+from headwork.reports.curves import Row
+
+from .reading import read_page
+
+
+def run(n_epochs, name="accuracy", start=0.5, test=True):
+    rows = []
+    for epoch in range(1, n_epochs + 1):
+        value = start + 0.1 * min(epoch, 3) - 0.01 * max(epoch - 3, 0)
+        rows.append(Row(7 * epoch, epoch, "train", 1 / epoch, 2.0 * epoch, {name: value + 0.05}))
+        rows.append(Row(7 * epoch, epoch, "valid", 1.5 / epoch, 2.0 * epoch + 0.5, {name: value}))
+    if test:
+        rows.append(Row(7 * n_epochs, n_epochs, "test", 0.875, 2.0 * n_epochs + 1, {name: 0.625}))
+    return rows
+
+
+def test_the_table_has_the_numbers():
+    table = compare({"short": run(2), "long": run(5, test=False)}, "accuracy").table()
+    assert table.columns[3:5] == ("best valid accuracy", "at epoch")
+    assert table.rows[0] == ("short", 2, 14, pytest.approx(0.7), 2, 0.5, 0.75, 0.625, 5.0)
+    assert table.rows[1] == ("long", 5, 35, pytest.approx(0.8), 3, 0.2, 0.3, None, 10.5)
+
+
+def test_the_figure_has_the_curves(tmp_path):
+    figure = compare({"short": run(2), "long": run(5)}).figure()
+    figure.savefig(tmp_path / "compare.png")
+    loss, accuracy = figure.axes
+    assert (loss.get_title(), accuracy.get_title()) == ("validation loss", "validation accuracy")
+    curves = [line for line in loss.lines if len(line.get_xdata()) > 1]
+    assert [line.get_xydata().tolist() for line in curves] == [
+        [[e, 1.5 / e] for e in range(1, 3)],
+        [[e, 1.5 / e] for e in range(1, 6)],
+    ]
+    assert len({line.get_linestyle() for line in curves}) == 2
+    rings = [line.get_xydata()[0].tolist() for line in accuracy.lines if line.get_fillstyle() == "none"]
+    assert rings == [[2, pytest.approx(0.7)], [3, pytest.approx(0.8)]]
+    diamonds = [line.get_xydata()[0].tolist() for line in accuracy.lines if line.get_marker() == "D"]
+    assert diamonds == [[2, 0.625], [5, 0.625]]
+
+
+def test_every_run_is_named_whatever_its_name(tmp_path):
+    names = ["_started with a line", "$10 and $20", "<b>", "plain"]
+    figure = compare({name: run(2) for name in names}).figure()
+    figure.savefig(tmp_path / "compare.svg")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == names
+
+
+def test_the_metric_is_the_first_that_all_share():
+    both = [Row(1, 1, "valid", 0.5, 1.0, {"chrf": 30.0, "bleu": 20.0})]
+    assert compare({"a": both, "b": run(2, "bleu")}).metric == "bleu"
+    assert compare({"a": both, "b": both}).metric == "chrf"
+    assert compare({"a": both, "b": both}, "bleu").metric == "bleu"
+    assert compare({"a": both, "b": both}, "loss").metric is None
+
+
+@pytest.mark.parametrize("metric", [None, "bleu"])
+def test_runs_with_different_metrics_are_compared_by_the_loss_and_it_is_said(metric):
+    found = compare({"a": run(2), "b": run(3, "bleu")}, metric)
+    assert found.metric is None
+    assert found.note.startswith("Only the loss is compared: ")
+    assert "(a: accuracy; b: bleu)" in found.note
+    assert len(found.figure().axes) == 1
+    assert found.table().columns[3] == "best valid loss"
+    assert found.table().rows[1][3] == 0.5
+    assert found.note in read_page(found.page().html()).inside("p")
+
+
+def test_runs_without_metrics_need_no_note():
+    found = compare({"a": [Row(1, 1, "valid", 0.5, 1.0)]})
+    assert (found.metric, found.note) == (None, "")
+
+
+def test_json_is_strict_and_holds_the_table():
+    gone = [Row(1, 1, "train", math.nan, 1.0), Row(1, 1, "valid", math.inf, 1.0, {"accuracy": math.nan})]
+    found = compare({"a": run(2), "gone": gone}, "accuracy")
+    data = json.loads(found.to_json(), parse_constant=pytest.fail)
+    assert data["metric"] == "accuracy"
+    assert [entry["name"] for entry in data["runs"]] == ["a", "gone"]
+    assert data["runs"][0]["best_valid"] == pytest.approx(0.7)
+    assert data["runs"][1] == {
+        "name": "gone",
+        "epochs": 1,
+        "steps": 1,
+        "best_valid": None,
+        "best_epoch": None,
+        "train_loss": None,
+        "valid_loss": None,
+        "test": None,
+        "seconds": 1.0,
+    }
+    assert "–" in found.table().text()
+
+
+def test_the_page_names_the_winner():
+    reader = read_page(compare({"<b>short": run(2), "long": run(5)}).page().html())
+    assert reader.inside("p")[0] == "long has the best validation accuracy: 0.8"
+    assert reader.inside("td")[0] == "<b>short"
+    nothing = compare({"a": [Row(1, 1, "train", 0.5, 1.0)]})
+    assert read_page(nothing.page().html()).inside("h1") == ["Runs side by side"]
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="runs must hold at least one run, got none"):
+        compare({})
+    with pytest.raises(ValueError, match="run 'a' must have logged at least one step, got none"):
+        compare({"a": []})
+    with pytest.raises(ValueError, match="metric 'acuracy' is not known; did you mean 'accuracy'"):
+        compare({"a": run(2)}, "acuracy")

@@ -1,0 +1,183 @@
+"""A page is whole, needs nothing from outside, takes no markup from text, and is the same every time."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from headwork.reports import pictures
+from headwork.reports.page import Facts, Page
+from headwork.reports.pictures import Picture, draw_lines
+from headwork.reports.tables import Table, show
+
+from .reading import read_page
+
+EVIL = "<script>alert('1')</script> & \"quoted\" <img src=http://example.org onerror=x>"
+
+
+def some_figure(title="a title"):
+    figure = Figure(figsize=(15, 2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot([1, 2, 3], color="black")
+    left.set_title(title, parse_math=False)
+    right.imshow([[0, 1], [2, 3]], interpolation="none")
+    right.imshow([[0, 1], [2, 3]], interpolation="none")
+    return figure
+
+
+def some_page(text="words"):
+    page = Page(text, text, text)
+    page.add("", Facts(((text, text), ("parameters", 12_345))))
+    page.add(text, text, Picture(some_figure(text), text, text), Picture(some_figure(text), text))
+    page.add("Numbers", Table((text, "loss"), ((text, 0.5), ("other", None)), text))
+    page.add("More numbers", Table((text, "loss"), ((text, 0.5),), text, folded=True))
+    return page
+
+
+def test_a_page_has_what_was_added():
+    reader = read_page(some_page().html())
+    assert reader.inside("title") == reader.inside("h1") == ["words"]
+    assert reader.inside("h2") == ["words", "Numbers", "More numbers"]
+    assert reader.inside("dd") == ["words", "12,345"]
+    assert reader.inside("figcaption") == ["words", "words"]
+    assert reader.inside("td") == ["words", "0.5", "other", "–", "words", "0.5"]
+    assert reader.inside("summary") == ["words"]
+    assert reader.inside("footer") == ["words"]
+    assert len(reader.named("svg")) == 2
+
+
+def test_the_contents_lead_to_the_headings():
+    reader = read_page(some_page().html())
+    assert [link["href"][1:] for link in reader.named("a")] == [heading["id"] for heading in reader.named("h2")]
+
+
+def test_every_picture_has_a_caption_and_words_for_who_cannot_see_it():
+    page = Page("x")
+    page.add("", Picture(some_figure(), "the caption", "in words"), Picture(some_figure(), "only a caption"))
+    reader = read_page(page.html())
+    assert [svg["aria-label"] for svg in reader.named("svg")] == ["in words", "only a caption"]
+    assert {svg["role"] for svg in reader.named("svg")} == {"img"}
+
+
+def test_text_stays_text():
+    """`read_page` refuses scripts, handlers and outside addresses; here all text holds some."""
+    reader = read_page(some_page(EVIL).html())
+    plain = " ".join(EVIL.split())
+    assert reader.inside("h1") == reader.inside("figcaption")[:1] == [plain]
+    assert plain in reader.inside("text")
+    assert reader.named("svg")[0]["aria-label"] == EVIL
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.text())
+def test_any_text_is_text(text):
+    page = Page(text, text)
+    page.add(text, text, Table((text, "n"), ((text, 1),), text), Facts(((text, text),)))
+    read_page(page.html().encode("utf-8", errors="replace").decode())
+
+
+@pytest.mark.parametrize("text", ['id="x" href="#y" url(#z) #000000', "$a$ and $b", "中文 😀", "_hidden"])
+def test_labels_of_figures_are_shown_letter_by_letter(text):
+    page = Page("labels")
+    page.add("", Picture(some_figure(text), "a caption"))
+    assert text in read_page(page.html()).inside("text")
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path):
+    page = some_page()
+    page.write(tmp_path / "a.html")
+    page.write(tmp_path / "again.html")
+    some_page().write(tmp_path / "b.html")
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
+
+
+def test_black_follows_the_page_and_other_colours_stay():
+    figure = some_figure()
+    figure.axes[0].plot([3, 2, 1], color="#123456")
+    svg = draw_lines(figure, "one")
+    assert "#000000" not in svg
+    assert "stroke: currentColor" in svg
+    assert "#123456" in svg
+
+
+def photographs():
+    figure = Figure(figsize=(3, 1.5), layout="constrained")
+    for ax in figure.subplots(1, 2):
+        ax.imshow(torch.rand(150, 150, 3).numpy(), interpolation="none")
+    return Picture(figure, "noise", "<noise>")
+
+
+def test_large_drawings_become_pixels(monkeypatch):
+    assert "<svg" in photographs().html("x")
+    monkeypatch.setattr(pictures, "LARGEST_SVG", 100_000)
+    page = Page("x")
+    page.add("", photographs())
+    reader = read_page(page.html())
+    (image,) = reader.named("img")
+    assert image["src"].startswith("data:image/webp;base64,")
+    assert image["alt"] == "<noise>"
+    assert not reader.named("svg")
+    torch.manual_seed(3)
+    first = photographs().html("x")
+    torch.manual_seed(3)
+    assert photographs().html("x") == first
+
+
+def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "new" / "report.html"
+    Page("before").write(path)
+    before = path.read_bytes()
+    page = Page("after")
+    monkeypatch.setattr("pathlib.Path.write_bytes", fail_halfway)
+    with pytest.raises(OSError, match="disk full"):
+        page.write(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+
+
+def fail_halfway(path, data):
+    with path.open("wb") as file:
+        file.write(data[: len(data) // 2])
+    raise OSError("disk full")
+
+
+def test_letters_that_cannot_be_encoded_do_not_stop_the_page(tmp_path):
+    Page("\ud800").write(tmp_path / "x.html")
+    read_page((tmp_path / "x.html").read_text(encoding="utf-8"))
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "–"),
+        (math.nan, "–"),
+        (math.inf, "–"),
+        (0.123456, "0.1235"),
+        (1.0, "1"),
+        (999.96, "1000"),
+        (1234.5, "1,234"),
+        (10**20, "100,000,000,000,000,000,000"),
+        (-0.00001234, "-1.234e-05"),
+        ("words", "words"),
+    ],
+)
+def test_cells_are_shown_as_people_read_them(value, shown):
+    assert show(value) == shown
+
+
+def test_numbers_stand_on_the_right():
+    table = Table(("name", "n", "none"), (("a", 1, None), ("bcd", 20, None)))
+    assert table.text() == "name   n  none\na      1     –\nbcd   20     –"
+    assert '<td class="number">20</td>' in table.html()
+    assert "<td>bcd</td>" in table.html()
+
+
+def test_a_row_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="a row must have a cell for each column"):
+        Table(("a", "b"), ((1,),))

@@ -1,0 +1,130 @@
+"""The page about one run, from its parts."""
+
+import math
+
+import pytest
+import torch
+
+from headwork.reports.attention import draw_class_token, draw_lower_triangle
+from headwork.reports.classification import Classification
+from headwork.reports.curves import Row
+from headwork.reports.run_report import RunReport, list_epochs, write_report
+
+from ..models.small_models import decoder, vision_transformer
+from .reading import read_page
+
+ROWS = tuple(
+    Row(7 * epoch, epoch, split, loss / epoch, 2.0 * epoch, {"accuracy": 1 - 0.5 / epoch})
+    for epoch in (1, 2, 3)
+    for split, loss in (("train", 1.0), ("valid", 1.5))
+)
+
+
+def some_result(n=17, **examples):
+    torch.manual_seed(1)
+    return Classification(
+        probabilities=torch.randn(n, 5).softmax(1),
+        truth=torch.randint(5, (n,)),
+        labels=("cat", "<script>", "$x$", "_", "dog"),
+        **examples,
+    )
+
+
+def some_report(**changes):
+    torch.manual_seed(0)
+    settings = {
+        "title": "ViT <small>",
+        "summary": (("recipe", "digits-vit"), ("parameters", 12_345), ("seed", 0)),
+        "rows": ROWS,
+        "metric": "accuracy",
+        "classification": some_result(images=torch.rand(17, 2, 6, 15)),
+    }
+    return RunReport(**(settings | changes))
+
+
+def written(report, tmp_path):
+    path = tmp_path / "report.html"
+    write_report(report, path)
+    return read_page(path.read_text(encoding="utf-8"))
+
+
+def test_a_report_has_all_its_parts(tmp_path):
+    image = draw_class_token(vision_transformer(n_layers=1), torch.rand(2, 6, 15))
+    text = draw_lower_triangle(decoder(n_layers=1), torch.randint(37, (5,)), ["<s>", " ", "\n", "&", "$"])
+    pictures = (("Where the heads look", image), ("Where the heads look", image), ("And back", text))
+    report = some_report(pictures=pictures)
+    reader = written(report, tmp_path)
+    assert reader.inside("h1") == ["ViT <small>"]
+    assert (
+        reader.inside("p")[0]
+        == report.result
+        == f"{100 * report.classification.accuracy:.1f} % of the 17 test examples are right"
+    )
+    assert reader.inside("dd") == ["digits-vit", "12,345", "0"]
+    assert reader.inside("h2") == [
+        "How it learned",
+        "What is taken for what",
+        "The worst mistakes",
+        "Where the heads look",
+        "And back",
+    ]
+    assert len(reader.named("figure")) == len(reader.inside("figcaption")) == 6
+    assert "<script>" in reader.inside("text")
+    assert (tmp_path / "report.html").stat().st_size < 1_000_000
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path):
+    write_report(some_report(), tmp_path / "a.html")
+    write_report(some_report(), tmp_path / "b.html")
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def test_the_least_report(tmp_path):
+    reader = written(RunReport(title="nothing yet"), tmp_path)
+    assert reader.inside("h1") == ["nothing yet"]
+    assert not reader.named("figure")
+
+
+def test_texts_that_were_taken_for_something_else_are_listed(tmp_path):
+    texts = tuple(f"review {i} <b>" for i in range(17))
+    reader = written(some_report(classification=some_result(texts=texts)), tmp_path)
+    assert reader.inside("th")[-4:] == ["true", "said", "probability", "text"]
+    assert sum(cell.startswith("review") for cell in reader.inside("td")) == 12
+
+
+def test_no_mistake_is_said(tmp_path):
+    right = Classification(probabilities=torch.eye(3), truth=torch.arange(3), labels=("a", "b", "c"), split="valid")
+    reader = written(some_report(classification=right), tmp_path)
+    assert "There is none among the 3 valid examples." in reader.inside("p")
+    assert reader.inside("p")[0] == "100.0 % of the 3 valid examples are right"
+
+
+def test_a_run_that_diverged_has_a_report_that_says_so(tmp_path):
+    result = some_result()
+    result.probabilities[3] = math.nan
+    rows = tuple(Row(r.step, r.epoch, r.split, math.nan, r.seconds) for r in ROWS)
+    reader = written(some_report(classification=result, rows=rows, metric=None), tmp_path)
+    assert reader.inside("p")[0] == "The model has diverged"
+    assert "Some probabilities are not numbers, so there are no answers to look at." in reader.inside("p")
+    assert "nan" not in " ".join(text for _, text in reader.texts).lower()
+
+
+@pytest.mark.parametrize(
+    ("changes", "headline"),
+    [
+        ({"headline": "98.3 % on the test digits"}, "98.3 % on the test digits"),
+        ({"classification": None}, "The best validation accuracy is 0.8333"),
+        ({"classification": None, "rows": (*ROWS, Row(21, 3, "test", 0.25, 9.0))}, "The test loss is 0.25"),
+        ({"classification": None, "rows": (), "metric": None}, ""),
+    ],
+)
+def test_the_headline_is_the_result(changes, headline):
+    metric = {"metric": None} if "test" in headline and "loss" in headline else {}
+    assert some_report(**changes, **metric).result == headline
+
+
+def test_the_numbers_behind_the_curves():
+    table = list_epochs(ROWS, "accuracy")
+    assert table.columns == ("epoch", "step", "train loss", "validation loss", "validation accuracy")
+    assert table.rows[1] == (2, 14, 0.5, 0.75, 0.75)
+    assert list_epochs(ROWS, None).columns[-1] == "validation loss"
