@@ -13,6 +13,7 @@ from tyro.conf import FlagCreatePairsOff, subcommand
 from headwork.cli.compare import Compare
 from headwork.cli.cost import Cost
 from headwork.cli.evaluate import Evaluate
+from headwork.cli.predict import Predict
 from headwork.cli.sizes import Sizes
 from headwork.cli.trace import Trace
 from headwork.cli.train import Train
@@ -20,6 +21,7 @@ from headwork.cli.train import Train
 Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Predict, subcommand("predict")]
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Trace, subcommand("trace")]
     | Annotated[Cost, subcommand("cost")]

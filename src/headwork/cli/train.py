@@ -44,8 +44,9 @@ class Train:
         if self.list:
             print(list_recipes())
             return
+        from headwork.reports.of_run import report_run
         from headwork.training import train
-        from headwork.training.display import Quiet, make_display
+        from headwork.training.display import Quiet, make_display, show
 
         run = self.find_run()
         display = make_display() if is_first_process() else Quiet()
@@ -53,10 +54,12 @@ class Train:
         outcome = train(run, display)
         if not is_first_process():
             return
+        report = report_run(run, run.load_data())
         if self.json:
-            print(json.dumps(outcome._asdict() | {"run": str(run.folder)}, indent=2))
+            print(json.dumps({"run": str(run.folder), "report": str(report), **outcome._asdict()}, indent=2))
         else:
-            print(outcome)
+            print(f"test: {', '.join(show(name, value) for name, value in outcome.test.items())}")
+            print(f"look at {report}, or compare runs with `headwork compare`")
 
     def find_run(self) -> "Run":
         from headwork.data import load_data

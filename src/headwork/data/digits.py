@@ -25,6 +25,11 @@ class Digits(configs.Checked):
         super().__post_init__()
         check_sizes(N_DIGITS, self.n_valid, self.n_test, at_least=10)
 
+    @property
+    def image(self) -> tuple[int, int]:
+        """How many (rows, columns) of pixels there are."""
+        return 8, 8
+
 
 def load_digits(config: Digits, seed: int = 0) -> Dataset:
     """The digits; `seed` drives the augmentation.

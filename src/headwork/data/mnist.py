@@ -25,6 +25,11 @@ class Mnist5k(configs.Checked):
         super().__post_init__()
         check_sizes(N_IMAGES, self.n_valid, self.n_test, at_least=10)
 
+    @property
+    def image(self) -> tuple[int, int]:
+        """How many (rows, columns) of pixels there are."""
+        return 28, 28
+
 
 def load_mnist(config: Mnist5k, seed: int = 0) -> Dataset:
     """The images; `seed` drives the augmentation.
