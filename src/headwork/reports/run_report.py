@@ -1,9 +1,9 @@
 """The page about one run: its result, its curves, its mistakes, and where its heads look."""
 
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
-import headwork
 from headwork.reports.classification import (
     Classification,
     draw_confusion,
@@ -68,7 +68,7 @@ def write_report(report: RunReport, path: Path) -> None:
 
 
 def make_page(report: RunReport) -> Page:
-    page = Page(report.title, report.result, f"Written by headwork {headwork.__version__}; all of it is in this file.")
+    page = Page(report.title, report.result, f"Written by headwork {version('headwork')}; all of it is in this file.")
     if report.summary:
         page.add("", Facts(report.summary))
     if report.rows:
