@@ -418,3 +418,14 @@ def test_a_grid_smaller_than_a_kernel_that_pads_no_token_is_refused():
         ValueError, match=r"the grid must be as large as the kernel, got grid=\(4, 7\) and kernel=\(5, 5\)"
     ):
         convolution_from_attention(attention, grid=(4, 7))
+
+
+@pytest.mark.parametrize("mode", ["zeros", "reflect", "circular"])
+def test_padding_is_counted_as_the_tokens_it_is(mode):
+    padded, bare = (nn.Conv2d(2, 3, 3, padding=p, padding_mode=mode, dtype=torch.float64) for p in ((2, 1), 0))
+    bare.load_state_dict(padded.state_dict())
+    bounds = [
+        convolution_from_attention(ConvolutionAsAttention(conv, 1.0), grid=grid).error_bound
+        for conv, grid in ((padded, (5, 7)), (bare, (9, 9)))
+    ]
+    assert bounds[0] == bounds[1] > 0.1

@@ -238,6 +238,8 @@ def test_a_network_of_convolutions_is_built_again_bit_for_bit(device, precision)
     assert torch.equal(again(image), converted(image))
     for name, value in converted.state_dict().items():
         assert torch.equal(again.state_dict()[name], value), name
+    for before, after in zip(converted.layers, again.layers, strict=True):
+        assert torch.equal(after.attention.error_bound, before.attention.error_bound)
     assert conversions_of(again) == conversions_of(converted)
 
 
