@@ -10,8 +10,7 @@ from torch import Tensor
 import headwork as hw
 from headwork import functional as fn
 from headwork import masks
-from headwork.inspection.figures import draw_inside
-from headwork.inspection.head_figures import draw_heads, draw_limit
+from headwork.inspection import draw_heads, draw_inside, verify_limit
 
 HERE = Path(__file__).parent
 
@@ -95,7 +94,7 @@ def main() -> None:
     layer = hw.layers.GaussianAttention(d_model=8, n_heads=10, precision="diagonal")
     layer.place_heads(2 * torch.randn(10, 2), 0.05 + torch.rand(10, 2))
     draw_heads(layer, (13, 15)).savefig(HERE / "heads.png")
-    draw_limit().savefig(HERE / "limit.png")
+    verify_limit().savefig(HERE / "limit.png")
     torch.manual_seed(0)
     model = hw.models.build(hw.models.size("digits-vit"))
     title = "digits-vit, before training"

@@ -5,15 +5,13 @@ import math
 
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-import headwork as hw
 from headwork.convert import (
     ConvolutionAsAttention,
     attention_from_convolution,
-    convert_all,
     convolution_from_attention,
     sufficient_alpha,
 )
@@ -306,81 +304,6 @@ def test_alpha_grows_as_the_tolerance_shrinks():
     assert alphas[0] < alphas[-1]
 
 
-# whole models
-
-
-def test_a_resnet_converted_whole_gives_the_same_predictions():
-    model = hw.models.ResNet(hw.models.ResNetConfig(n_classes=5, n_blocks=1, widths=(4, 8, 12)))
-    for _ in range(3):  # running statistics of its own
-        model(torch.randn(8, 3, 16, 12))
-    model.eval()
-    before = copy.deepcopy(model.state_dict())
-    converted = convert_all(model)
-    assert not any(isinstance(module, nn.Conv2d) for module in converted.modules())
-    assert sum(isinstance(module, ConvolutionAsAttention) for module in converted.modules()) == 9
-    assert not any(module.training for module in converted.modules())
-    image = torch.randn(7, 3, 16, 12)
-    logits, expected = converted(image), model(image)
-    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
-    assert torch.equal(logits.argmax(1), expected.argmax(1))
-    assert sum(isinstance(module, nn.Conv2d) for module in model.modules()) == 9
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, before[name])
-
-
-def test_a_converted_model_shares_nothing_with_the_original():
-    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))
-    converted = convert_all(model)
-    storages = {p.data_ptr() for p in (*model.parameters(), *model.buffers())}
-    assert storages.isdisjoint(p.data_ptr() for p in (*converted.parameters(), *converted.buffers()))
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_a_bare_convolution_is_converted_itself(training):
-    conv = nn.Conv2d(2, 3, 3, padding=1).train(training)
-    converted, image = convert_all(conv), pixels(1, 2, 5, 7, dtype=torch.float32)
-    assert isinstance(converted, ConvolutionAsAttention)
-    assert all(module.training is training for module in converted.modules())
-    torch.testing.assert_close(converted(image), conv(image), rtol=0, atol=1e-5)
-
-
-def test_nested_modules_are_converted_and_keep_their_mode():
-    inner = nn.Sequential(nn.Conv2d(3, 5, 3, padding=1), nn.ReLU()).eval()
-    model = nn.ModuleDict({"first": nn.Conv2d(2, 3, 3, padding=1), "then": nn.Sequential(inner, nn.Flatten())})
-    model["first"].train()
-    model["then"][0].eval()
-    converted, image = convert_all(model), pixels(1, 2, 5, 7, dtype=torch.float32)
-    assert isinstance(converted["first"], ConvolutionAsAttention)
-    assert isinstance(converted["then"][0][0], ConvolutionAsAttention)
-    assert all(module.training for module in converted["first"].modules())
-    assert not any(module.training for module in converted["then"][0][0].modules())
-    expected = model["then"](model["first"](image))
-    torch.testing.assert_close(converted["then"](converted["first"](image)), expected, rtol=0, atol=1e-5)
-
-
-def test_a_convolution_in_two_places_is_converted_in_both():
-    conv = nn.Conv2d(2, 2, 3, padding=1)
-    model = nn.Sequential(conv, nn.ReLU(), conv)
-    converted, image = convert_all(model), pixels(1, 2, 5, 7, dtype=torch.float32)
-    torch.testing.assert_close(converted(image), model(image), rtol=0, atol=1e-5)
-    assert not any(isinstance(module, nn.Conv2d) for module in converted.modules())
-    assert converted[0] is converted[2]
-
-
-def test_a_model_without_convolutions_is_copied():
-    model = nn.Sequential(nn.Linear(2, 3))
-    converted = convert_all(model)
-    assert converted is not model
-    assert torch.equal(converted[0].weight, model[0].weight)
-
-
-def test_the_tolerance_reaches_every_layer():
-    converted = convert_all(nn.Sequential(nn.Conv2d(1, 1, 1), nn.Conv2d(1, 1, 1)), 1e-3)
-    for module in converted:
-        largest = module.attention.out.weight.abs().sum().item()
-        assert module.attention.alpha.item() == pytest.approx(math.log1p(8 * largest / 1e-3), rel=1e-5)
-
-
 # bad input
 
 
@@ -399,8 +322,6 @@ def test_what_is_no_convolution_over_two_dimensions_is_refused(module):
 def test_a_tolerance_outside_of_0_to_1_is_refused(tolerance):
     with pytest.raises(ValueError, match=r"tolerance must lie in \(0, 1\), got"):
         attention_from_convolution(nn.Conv2d(2, 3, 3), tolerance)
-    with pytest.raises(ValueError, match=r"tolerance must lie in \(0, 1\), got"):
-        convert_all(nn.Sequential(nn.Conv2d(2, 3, 3)), tolerance)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
@@ -438,11 +359,73 @@ def test_says_what_it_is():
     assert "stride=(2, 2), padding=(1, 1, 1, 1), padding_mode=circular" in shown
 
 
-def test_a_convolution_goes_there_and_back():
-    conv = nn.Conv2d(2, 3, 3, padding="same", padding_mode="replicate", dtype=torch.float64)
-    heads = attention_from_convolution(conv, 1e-10).attention
-    heads.place_heads(heads.centre - 1, heads.alpha)
-    back = convolution_from_attention(heads, 3, grid=(7, 11))
-    torch.testing.assert_close(back.conv.weight, conv.weight, rtol=0, atol=1e-10)
-    image = pixels(1, 2, 7, 11)
-    torch.testing.assert_close(back.conv(image), conv(image), rtol=0, atol=1e-9)
+# there and back
+
+
+def dense(conv: nn.Conv2d) -> Tensor:
+    """The kernel without groups: each block on its own channels, zeros elsewhere."""
+    blocks = conv.weight.detach().split(conv.out_channels // conv.groups)
+    channels = torch.eye(conv.groups).to(conv.weight)
+    return torch.cat([torch.kron(channels[g].reshape(1, -1, 1, 1), block) for g, block in enumerate(blocks)])
+
+
+@given(layers_and_images())
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_every_convolution_comes_back(layer_and_image):
+    conv, image = layer_and_image
+    grid = max(image.shape[2], 13), max(image.shape[3], 13)
+    back, error_bound, single_pixel = convolution_from_attention(attention_from_convolution(conv, 1e-12), grid=grid)
+    assert (back.kernel_size, back.stride, back.dilation) == (conv.kernel_size, conv.stride, conv.dilation)
+    torch.testing.assert_close(back.weight, dense(conv), rtol=0, atol=1e-12)
+    assert (back.bias is None) is (conv.bias is None)
+    torch.testing.assert_close(back(image), conv(image), rtol=0, atol=1e-10)
+    assert error_bound < 1e-10
+    assert (single_pixel > 1 - 1e-10).all()
+
+
+@given(layers_and_images(), st.floats(0.3, 3.0))
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_heads_that_moved_are_within_the_bound_of_their_convolution(layer_and_image, alpha):
+    """As after some training: between pixels and not sharp, with every stride, dilation and padding."""
+    conv, image = layer_and_image
+    attention = ConvolutionAsAttention(conv, alpha)
+    with torch.no_grad():
+        attention.attention.centre.add_(torch.randn_like(attention.attention.centre) / 3)
+    grid = image.shape[2], image.shape[3]
+    try:
+        back, error_bound, _ = convolution_from_attention(attention, grid=grid)
+    except ValueError as error:
+        assume("the grid must be as large as the kernel" not in str(error))
+        raise
+    assert (attention(image.sign()) - back(image.sign())).abs().max() <= error_bound + 1e-12
+
+
+@pytest.mark.parametrize("kernel", [3, (2, 3)], ids=str)
+def test_the_kernel_of_a_convolution_is_its_own(kernel):
+    attention = attention_from_convolution(nn.Conv2d(2, 3, kernel, padding=1))
+    for same in (None, kernel):
+        assert convolution_from_attention(attention, same, (5, 7)).conv.kernel_size == attention.kernel_size
+    for other in (2, 5, (3, 2)):
+        with pytest.raises(
+            ValueError, match=r"kernel_size must be that of the convolution the layer was made from, \("
+        ):
+            convolution_from_attention(attention, other, (5, 7))
+
+
+def test_a_grid_smaller_than_a_kernel_that_pads_no_token_is_refused():
+    attention = attention_from_convolution(nn.Conv2d(2, 3, 5, padding=2, padding_mode="replicate"))
+    with pytest.raises(
+        ValueError, match=r"the grid must be as large as the kernel, got grid=\(4, 7\) and kernel=\(5, 5\)"
+    ):
+        convolution_from_attention(attention, grid=(4, 7))
+
+
+@pytest.mark.parametrize("mode", ["zeros", "reflect", "circular"])
+def test_padding_is_counted_as_the_tokens_it_is(mode):
+    padded, bare = (nn.Conv2d(2, 3, 3, padding=p, padding_mode=mode, dtype=torch.float64) for p in ((2, 1), 0))
+    bare.load_state_dict(padded.state_dict())
+    bounds = [
+        convolution_from_attention(ConvolutionAsAttention(conv, 1.0), grid=grid).error_bound
+        for conv, grid in ((padded, (5, 7)), (bare, (9, 9)))
+    ]
+    assert bounds[0] == bounds[1] > 0.1

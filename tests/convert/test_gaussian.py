@@ -142,7 +142,7 @@ def test_a_black_image_gives_the_bias(d_value, bias):
     conv = convolution_from_attention(layer, 3, (5, 7)).conv
     black = torch.zeros(1, 2, 5, 7, dtype=torch.float64)
     torch.testing.assert_close(on_channels_first(layer, black), conv(black), rtol=0, atol=1e-12)
-    assert bool(conv.bias.any()) is bias
+    assert (conv.bias is not None) is bias
 
 
 def test_sharper_heads_have_a_smaller_bound():
@@ -212,6 +212,11 @@ def test_the_layer_is_left_as_it_was_and_nothing_needs_its_gradient(precision):
 def test_a_kernel_without_pixels_is_refused(kernel):
     with pytest.raises(ValueError, match=r"kernel_(rows|columns) must be 1 or more, got"):
         convolution_from_attention(random_layer(), kernel, (5, 7))
+
+
+def test_bare_heads_have_no_kernel_size_of_their_own():
+    with pytest.raises(ValueError, match="kernel_size must be given for bare Gaussian heads, got None"):
+        convolution_from_attention(random_layer())
 
 
 @pytest.mark.parametrize(("kernel", "grid"), [(6, (5, 7)), ((3, 8), (5, 7)), (3, (2, 7)), (33, (32, 32))], ids=str)

@@ -7,14 +7,14 @@ has to be follows from the tolerance by a proven bound: see `sufficient_alpha`.
 """
 
 import math
-from copy import deepcopy
 
 import torch
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headwork.functional.tracing import has_numbers
 from headwork.layers.gaussian import GaussianAttention
 
 
@@ -32,50 +32,76 @@ class ConvolutionAsAttention(nn.Module):
 
     def __init__(self, conv: nn.Conv2d, alpha: float) -> None:
         super().__init__()
-        kernel, dilation = _pair(conv.kernel_size), _pair(conv.dilation)
         left, right, top, bottom = conv._reversed_padding_repeated_twice
-        self.stride = _pair(conv.stride)
-        self.reach = dilation[0] * (kernel[0] - 1), dilation[1] * (kernel[1] - 1)
-        """How far the last kernel position lies from the first, in (rows, columns)."""
+        self.kernel_size, self.stride, self.dilation = map(_pair, (conv.kernel_size, conv.stride, conv.dilation))
         self.padding = (left, right, top, bottom)
         self.padding_mode = conv.padding_mode
+        shifts = torch.cartesian_prod(*map(torch.tensor, self.offsets())).to(conv.weight)
         self.attention = GaussianAttention(
-            conv.in_channels, kernel[0] * kernel[1], d_out=conv.out_channels, bias=conv.bias is not None
+            conv.in_channels, len(shifts), d_out=conv.out_channels, bias=conv.bias is not None
         ).to(conv.weight)
-        shifts = torch.cartesian_prod(dilation[0] * torch.arange(kernel[0]), dilation[1] * torch.arange(kernel[1]))
-        self.attention.place_heads(shifts.reshape(-1, 2).to(conv.weight), conv.weight.new_full((len(shifts),), alpha))
+        self.attention.place_heads(shifts, conv.weight.new_full((len(shifts),), alpha))
+        self.attention.requires_grad_(conv.weight.requires_grad)
         with torch.no_grad():
             dense = _without_groups(conv)
             self.attention.out.weight.copy_(rearrange(dense, "out channel row column -> out (row column channel)"))
             if conv.bias is not None:
-                self.attention.out.bias.copy_(conv.bias)
+                self.attention.out.bias.copy_(conv.bias).requires_grad_(conv.bias.requires_grad)
 
     def forward(
         self, image: Float[Tensor, "batch channel row column"]
     ) -> Float[Tensor, "batch out query_row query_column"]:
         if image.ndim != 4:
             raise ValueError(f"image must have the axes (batch, channel, row, column), got shape {tuple(image.shape)}")
-        left, right, top, bottom = self.padding
-        rows = self._queries(image, 0, image.shape[2] + top + bottom)
-        columns = self._queries(image, 1, image.shape[3] + left + right)
-        if self.padding_mode == "replicate":  # the nearest pixel is what a head finds past the border
-            rows, columns = rows - top, columns - left
-        elif any(self.padding):
+        dtype = torch.promote_types(image.dtype, torch.float32)
+        rows, columns = (corners.to(image.device, dtype) for corners in self.corners((image.shape[2], image.shape[3])))
+        if self.padding_mode != "replicate" and any(self.padding):
             image = F.pad(image, self.padding, "constant" if self.padding_mode == "zeros" else self.padding_mode)
         tokens = rearrange(image, "batch channel row column -> batch row column channel")
         seen = self.attention(tokens, (rows, columns))
         return rearrange(seen, "batch row column out -> batch out row column")
 
-    def _queries(self, image: Tensor, axis: int, size: int) -> Float[Tensor, "query"]:
-        """The first corner of each window that fits into the padded image."""
-        last = size - 1 - self.reach[axis]
-        if last < 0:
+    def corners(self, grid: tuple[int, int]) -> tuple[Int[Tensor, "query_row"], Int[Tensor, "query_column"]]:
+        """The rows and columns of the tokens on which windows begin, for an image of this size: the queries.
+
+        With replicate padding there are no tokens for the padding, since the nearest pixel is what a head finds past
+        the border: the first windows begin before the first token.
+        """
+        left, right, top, bottom = self.padding
+        rows, columns = self._fitting(0, grid[0] + top + bottom), self._fitting(1, grid[1] + left + right)
+        return (rows - top, columns - left) if self.padding_mode == "replicate" else (rows, columns)
+
+    def token_grid(self, grid: tuple[int, int]) -> tuple[int, int]:
+        """How many (rows, columns) of tokens an image of this size has, with those for the padding."""
+        left, right, top, bottom = (0, 0, 0, 0) if self.padding_mode == "replicate" else self.padding
+        return grid[0] + top + bottom, grid[1] + left + right
+
+    def offsets(self) -> tuple[range, range]:
+        """How far the rows and columns of the kernel lie from the corner of the window."""
+        rows, columns = (range(0, d * k, d) for d, k in zip(self.dilation, self.kernel_size, strict=True))
+        return rows, columns
+
+    def new_convolution(self) -> nn.Conv2d:
+        """A fresh convolution of the kind this was made from, without groups."""
+        left, right, top, bottom = self.padding
+        return nn.Conv2d(
+            self.attention.d_model,
+            self.attention.out.out_features,
+            self.kernel_size,
+            self.stride,
+            padding=(top, left) if (top, left) == (bottom, right) else "same",  # nothing else pads one side more
+            dilation=self.dilation,
+            bias=self.attention.out.bias is not None,
+            padding_mode=self.padding_mode,
+        )
+
+    def _fitting(self, axis: int, size: int) -> Int[Tensor, "query"]:
+        reach = self.dilation[axis] * (self.kernel_size[axis] - 1)
+        if size <= reach:
             raise ValueError(
-                f"the padded image must be as large as the kernel, {self.reach[axis] + 1} "
-                f"{('rows', 'columns')[axis]}, got {size}"
+                f"the padded image must be as large as the kernel, {reach + 1} {('rows', 'columns')[axis]}, got {size}"
             )
-        dtype = torch.promote_types(image.dtype, torch.float32)
-        return torch.arange(0, last + 1, self.stride[axis]).to(image.device, dtype)
+        return torch.arange(0, size - reach, self.stride[axis])
 
     def extra_repr(self) -> str:
         return f"stride={self.stride}, padding={self.padding}, padding_mode={self.padding_mode}"
@@ -84,7 +110,8 @@ class ConvolutionAsAttention(nn.Module):
 def attention_from_convolution(conv: nn.Conv2d, tolerance: float = 1e-6) -> ConvolutionAsAttention:
     """The convolution as attention: for pixels in [-1, 1] every output differs by at most `tolerance`, border included.
 
-    That is in exact arithmetic; float32 adds its own rounding. The weights are copied, with zeros between groups.
+    That is in exact arithmetic; float32 adds its own rounding. The weights are copied, with zeros between groups; where
+    the convolution was frozen, so are the heads.
     """
     if not isinstance(conv, nn.Conv2d):
         kind = type(conv).__name__
@@ -102,26 +129,24 @@ def sufficient_alpha(weight: Float[Tensor, "out channel row column"], tolerance:
     >>> round(sufficient_alpha(torch.ones(1, 1, 1, 1), 1e-6), 2)
     15.89
     """
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance must lie in (0, 1), got {tolerance}")
+    check_tolerance(tolerance)
+    if not has_numbers(weight):
+        return 1.0  # a model without numbers has its alpha yet to be loaded
     largest = weight.detach().abs().sum((1, 2, 3)).max().item()
     if not math.isfinite(largest):
         raise ValueError("the weights of conv must be finite, got NaN or infinity among them")
     return math.log1p(8 * max(largest, tolerance) / tolerance)
 
 
-def convert_all(model: nn.Module, tolerance: float = 1e-6) -> nn.Module:
-    """A copy of the model in which every nn.Conv2d has become attention; everything else stays."""
-    converted = deepcopy(model)
-    attentions: dict[nn.Module, ConvolutionAsAttention] = {}
-    for name, module in model.named_modules(remove_duplicate=False):
-        if isinstance(module, nn.Conv2d):
-            if module not in attentions:
-                attentions[module] = attention_from_convolution(module, tolerance).train(module.training)
-            if not name:
-                return attentions[module]
-            converted.set_submodule(name, attentions[module])
-    return converted
+def check_tolerance(tolerance: float) -> None:
+    """Raise unless something between exact, which no finite alpha is, and as large as the pixels.
+
+    >>> check_tolerance(0.0)
+    Traceback (most recent call last):
+    ValueError: tolerance must lie in (0, 1), got 0.0
+    """
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance must lie in (0, 1), got {tolerance}")
 
 
 def _without_groups(conv: nn.Conv2d) -> Float[Tensor, "out channel row column"]:

@@ -1,0 +1,65 @@
+"""Where the Gaussian heads of a model look, and how widely, as plain numbers."""
+
+import math
+from typing import TypedDict
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwork.functional.gaussian import Precision, full_precision
+from headwork.layers.gaussian import GaussianAttention
+
+
+class Places(TypedDict):
+    """Where the heads of one layer look (rows and columns away from the query), and how sharply."""
+
+    centre: list[list[float]]
+    alpha: list[float] | list[list[float]] | list[list[list[float]]]
+
+
+Snapshot = dict[str, Places]
+"""The places of the heads of every Gaussian layer, by its name."""
+
+
+def gaussian_layers(model: nn.Module) -> dict[str, GaussianAttention]:
+    """The Gaussian layers of a model, by the name of the layer whose attention they are.
+
+    >>> config = hw.models.GaussianImageEncoderConfig(n_classes=10, image=(4, 4), d_model=8, n_layers=2)
+    >>> list(gaussian_layers(hw.models.GaussianImageEncoder(config)))
+    ['layers.0', 'layers.1']
+    """
+    return {
+        name.removesuffix(".attention") or "heads": module
+        for name, module in model.named_modules()
+        if isinstance(module, GaussianAttention)
+    }
+
+
+def snapshot_centres(model: nn.Module) -> Snapshot:
+    """The centres and precisions of every Gaussian layer as they are now; empty for a model without Gaussian heads.
+
+    It is made of lists of numbers, so that a run can keep one for each epoch in a file of JSON lines; the drawings take
+    it as well as the model.
+
+    >>> snapshot_centres(hw.layers.GaussianAttention(d_model=4, n_heads=2))["heads"]["alpha"]
+    [1.0, 1.0]
+    """
+    return {
+        name: Places(centre=layer.centre.tolist(), alpha=layer.alpha.tolist())
+        for name, layer in gaussian_layers(model).items()
+    }
+
+
+def half_radius(alpha: Precision) -> Float[Tensor, "head"]:
+    r"""The width of a head: $\sqrt{\ln 2 / \alpha}$ pixels, the radius of the circle that holds half of its weight.
+
+    For other shapes half of the weight lies in an ellipse, and this is the radius of the circle of the same area:
+    $\alpha$ is then the square root of the determinant of the precision. (On a grid of pixels all of this is
+    approximate for heads narrower than a pixel.)
+
+    >>> half_radius(torch.tensor([1.0, 0.01]))
+    tensor([0.8326, 8.3255])
+    """
+    area = torch.linalg.det(full_precision(alpha).double()).sqrt()  # float64, since the product of two may overflow
+    return torch.sqrt(math.log(2) / area).to(alpha.dtype)

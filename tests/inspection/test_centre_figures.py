@@ -1,0 +1,108 @@
+"""Drawings of centres: every head stands where it looks, and half of its weight is inside its outline."""
+
+import json
+import math
+
+import pytest
+import torch
+from PIL import Image, ImageChops
+from torch import nn
+
+from headwork.functional.gaussian import full_precision
+from headwork.inspection import animate_centres, draw_centres, snapshot_centres
+from headwork.inspection.centre_figures import MOST_ACROSS
+from headwork.layers import GaussianAttention
+
+
+def heads(precision: str = "diagonal") -> GaussianAttention:
+    layer = GaussianAttention(6, 7, precision=precision)
+    with torch.no_grad():
+        layer.sharpness.add_(0.5 * torch.randn_like(layer.sharpness))
+    return layer
+
+
+def moved(layer: GaussianAttention, n_epochs: int) -> list:
+    history = []
+    for _ in range(n_epochs):
+        history.append(snapshot_centres(layer))
+        with torch.no_grad():
+            layer.centre.add_(0.5)
+    return history
+
+
+def test_centres_stand_where_the_heads_look(tmp_path):
+    layer = heads()
+    figure = draw_centres(nn.Sequential(layer), title="now")
+    figure.savefig(tmp_path / "centres.png")
+    (ax,) = figure.axes
+    points = [line.get_xydata()[0].tolist() for line in ax.lines if line.get_marker() == "."]
+    torch.testing.assert_close(torch.tensor(points).flip(1).float(), layer.centre.detach())
+    numbers = {text.get_text(): text.xy for text in ax.texts}
+    for head, centre in enumerate(layer.centre.tolist()):
+        assert numbers[str(head)] == (centre[1], centre[0])
+    assert ax.get_ylim()[0] > 0 > ax.get_ylim()[1]  # rows grow downwards, as in an image
+
+
+@pytest.mark.parametrize("precision", ["isotropic", "diagonal", "full"])
+def test_outlines_run_where_the_exponent_is_ln_2(precision):
+    layer = heads(precision)
+    (ax,) = draw_centres(layer).axes
+    precisions = full_precision(layer.alpha.detach())
+    for head, patch in enumerate(ax.patches):
+        line = patch.get_patch_transform().transform_path(patch.get_path()).interpolated(1).vertices
+        on_line = torch.tensor(line[::3]).flip(1).float()  # every third is on the curve, the others steer it
+        delta = on_line - layer.centre[head].detach()
+        exponent = torch.einsum("pa,ab,pb->p", delta, precisions[head], delta)
+        torch.testing.assert_close(exponent, torch.full_like(exponent, math.log(2)), rtol=1e-3, atol=1e-3)
+    assert len(ax.patches) == 7
+
+
+def test_a_snapshot_is_drawn_as_the_model_is():
+    layer = heads()
+    snapshot = json.loads(json.dumps(snapshot_centres(layer)))
+    of_model, of_snapshot = (draw_centres(where).axes[0] for where in (layer, snapshot))
+    assert [p.center for p in of_model.patches] == [p.center for p in of_snapshot.patches]
+
+
+def test_a_line_leads_through_the_earlier_places():
+    history = moved(heads(), 3)
+    ax = draw_centres(history[-1], earlier=history[:-1]).axes[0]
+    ways = [line.get_xydata() for line in ax.lines if len(line.get_xydata()) == 3]
+    assert len(ways) == 7
+    for head, way in enumerate(ways):
+        expected = torch.tensor([snapshot["heads"]["centre"][head] for snapshot in history])
+        torch.testing.assert_close(torch.tensor(way).flip(1).float(), expected)
+    far = 1 + max(abs(place) for snapshot in history for pair in snapshot["heads"]["centre"] for place in pair)
+    assert ax.get_xlim() == pytest.approx((-far, far))
+    assert draw_centres(history[0], reach=3.5).axes[0].get_xlim() == (-3.5, 3.5)
+
+
+def test_many_layers_stand_in_rows(tmp_path):
+    figure = draw_centres(nn.ModuleList(GaussianAttention(2, 1) for _ in range(MOST_ACROSS + 1)))
+    figure.savefig(tmp_path / "many.png")
+    titles = [ax.get_title() for ax in figure.axes if ax.axison]
+    assert titles == [str(i) for i in range(MOST_ACROSS + 1)]
+
+
+def test_the_animation_has_a_frame_for_each_epoch_and_its_panels_stand_still(tmp_path):
+    path = tmp_path / "new" / "centres.gif"
+    animate_centres(moved(heads(), 3), path)
+    with Image.open(path) as animation:
+        assert animation.n_frames == 3
+        frames = []
+        for frame in range(3):
+            animation.seek(frame)
+            frames.append(animation.convert("L"))
+    for a, b in ((0, 1), (1, 2)):
+        changed = ImageChops.difference(frames[a], frames[b]).point(lambda v: 255 * (v > 32))
+        assert changed.getbbox() is not None
+        left_of_panel = changed.crop((0, 40, 40, changed.height))  # where the names of the rows stand
+        assert left_of_panel.getbbox() is None
+
+
+def test_nothing_to_draw_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="there must be Gaussian heads to draw, got Linear without any"):
+        draw_centres(nn.Linear(2, 2))
+    for nothing in ([], [{}]):
+        with pytest.raises(ValueError, match="history must hold at least one epoch"):
+            animate_centres(nothing, tmp_path / "x.gif")
