@@ -22,7 +22,7 @@ from headwork.reports.run_report import RunReport, write_report
 from headwork.reports.tables import Cell
 from headwork.storage import load
 from headwork.tasks import ImageClassification, TextClassification, probabilities
-from headwork.training.evaluation import batches
+from headwork.training.evaluation import batches, on_device
 from headwork.training.log import METRICS
 from headwork.training.run import Run
 
@@ -85,7 +85,7 @@ def classify(run: Run, model: nn.Module, examples: Examples) -> Classification |
 
 def draw_attention(run: Run, model: nn.Module, examples: Examples) -> Iterator[Picture]:
     """What each kind of model can show of its heads, on the first test examples."""
-    batch = examples.batch(range(N_EXAMPLES))
+    batch = on_device(examples.batch(range(N_EXAMPLES)), next(model.parameters()).device)
 
     def strings(ids: Tensor) -> list[str]:
         assert run.tokens is not None
