@@ -119,8 +119,8 @@ def take_step(
 
 def evaluate(fabric: Fabric, learner: Learner, task: AnyTask, examples: Examples, batch_size: int) -> dict[str, float]:
     """All figures on all examples, of the averaged weights if there are such; every process does the whole of it."""
-    with learner.evaluating():
-        return measure_all(task, learner.called, examples, batch_size, fabric.device)
+    with learner.evaluating(), fabric.autocast():
+        return measure_all(task, learner.model, examples, batch_size, fabric.device)
 
 
 def make_learner(config: RunConfig, fabric: Fabric) -> Learner:
