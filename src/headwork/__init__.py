@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headwork import convert as convert
     from headwork import data as data
     from headwork import functional as functional
+    from headwork import generation as generation
     from headwork import inspection as inspection
     from headwork import layers as layers
     from headwork import masks as masks
@@ -25,7 +26,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("choices", "configs", "convert", "data", "functional", "inspection", "layers", "masks", "models")
+_ROOMS = (
+    "choices",
+    "configs",
+    "convert",
+    "data",
+    "functional",
+    "generation",
+    "inspection",
+    "layers",
+    "masks",
+    "models",
+)
 _FROM_INSPECTION = ("cost", "ledger", "record")
 
 
