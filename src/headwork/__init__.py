@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headwork import data as data
     from headwork import functional as functional
     from headwork import inspection as inspection
+    from headwork import lab as lab
     from headwork import layers as layers
     from headwork import masks as masks
     from headwork import models as models
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("choices", "configs", "convert", "data", "functional", "inspection", "layers", "masks", "models")
+_ROOMS = ("choices", "configs", "convert", "data", "functional", "inspection", "lab", "layers", "masks", "models")
 _FROM_INSPECTION = ("cost", "ledger", "record")
 
 

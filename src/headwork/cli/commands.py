@@ -11,17 +11,21 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, subcommand
 
 from headwork.cli.cost import Cost
+from headwork.cli.lab import Lab
 from headwork.cli.sizes import Sizes
 from headwork.cli.trace import Trace
 
 Command = (
-    Annotated[Trace, subcommand("trace")] | Annotated[Cost, subcommand("cost")] | Annotated[Sizes, subcommand("sizes")]
+    Annotated[Trace, subcommand("trace")]
+    | Annotated[Cost, subcommand("cost")]
+    | Annotated[Sizes, subcommand("sizes")]
+    | Annotated[Lab, subcommand("lab")]
 )
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the return value is the exit code."""
-    command: Trace | Cost | Sizes = tyro.cli(
+    command: Trace | Cost | Sizes | Lab = tyro.cli(
         Command,
         prog="headwork",
         description="Transformers you can read, run, prove and see.",
