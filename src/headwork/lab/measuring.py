@@ -16,7 +16,7 @@ def influence(function: Callable[[Tensor], Tensor], x: Float[Tensor, "token d"])
             [1., 1., 0.],
             [1., 1., 1.]])
     """
-    jacobian: Tensor = torch.autograd.functional.jacobian(function, x)  # type: ignore[no-untyped-call]
+    jacobian: Tensor = torch.autograd.functional.jacobian(function, x, vectorize=True)  # type: ignore[no-untyped-call]
     return jacobian.square().sum((1, 3)).sqrt()
 
 
