@@ -15,6 +15,7 @@ from headwork.configs import Checked, config_to_dict
 from headwork.inspection.style import house_style
 from headwork.lab import wording
 from headwork.lab.documents import Document, cite
+from headwork.lab.measuring import on_one_core
 from headwork.lab.verdict import Check, Verdict
 
 LARGEST_SIZE = 10**8
@@ -128,7 +129,8 @@ class Claim(Generic[S, R]):
     def examine(self, setup: S, n_seeds: int = 1) -> "Finding[S, R]":
         """Run it and judge; with several seeds, what the first one gave, or the first one that fails."""
         start = time.perf_counter()
-        runs = [self._judge(replace(setup, seed=setup.seed + i)) for i in range(n_seeds)]
+        with on_one_core():
+            runs = [self._judge(replace(setup, seed=setup.seed + i)) for i in range(n_seeds)]
         failed = [run for run in runs if not run[2].holds]
         seconds = time.perf_counter() - start
         return Finding(self, *(failed or runs)[0], seconds=seconds, n_seeds=n_seeds, n_held=n_seeds - len(failed))

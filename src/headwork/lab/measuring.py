@@ -1,7 +1,8 @@
 """What several claims measure: who depends on whom, how far two tensors are apart, how long something takes."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float
@@ -32,13 +33,30 @@ def largest_difference(a: Tensor, b: Tensor) -> float:
 
 
 def best_times(functions: list[Callable[[], object]], *, rounds: int) -> list[float]:
-    """Seconds of each function: the best of several rounds, taken in turns, so that a busy moment spoils nothing."""
+    """Seconds that one core works on each function: the best of several rounds, taken in turns.
+
+    It is the time of this thread alone, so that other programs on the machine do not count.
+
+    >>> short, long = best_times([lambda: sum(range(10)), lambda: sum(range(10_000))], rounds=3)
+    >>> short < long
+    True
+    """
     best = [float("inf")] * len(functions)
-    for function in functions:
-        function()  # the first call is slower than all others
-    for _ in range(rounds):
-        for index, function in enumerate(functions):
-            start = time.perf_counter()
-            function()
-            best[index] = min(best[index], time.perf_counter() - start)
+    with on_one_core():
+        for _ in range(rounds):
+            for index, function in enumerate(functions):
+                start = time.thread_time()
+                function()
+                best[index] = min(best[index], time.thread_time() - start)
     return best
+
+
+@contextmanager
+def on_one_core() -> Iterator[None]:
+    """Small tensors run no slower on one core, and sums come out the same whatever the machine."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)

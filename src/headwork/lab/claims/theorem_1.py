@@ -15,8 +15,8 @@ the kernel positions are seen by no head; if pixels are independent, no choice o
 output.
 
 Gaussian heads of sharpness $\alpha$ come as close as one likes: for pixels in $[-1, 1]$ the difference is at most
-$\frac{8q}{1-q}|W|_1$ with $q = e^{-\alpha}$ and the largest sum $|W|_1$ of absolute weights of an output. Past the
-border they pick the nearest pixel: this is the convolution with replicate padding.
+$\frac{8\epsilon}{1-\epsilon}|W|_1$ with $\epsilon = e^{-\alpha}$ and the largest sum $|W|_1$ of absolute weights of an
+output. Past the border they pick the nearest pixel: this is the convolution with replicate padding.
 """
 
 from dataclasses import dataclass
@@ -78,10 +78,10 @@ def run(setup: Setup) -> Result:
         weight = signs / size
         convolved = _convolve(images, weight)
         difference.append(largest_difference(_attend(images, weight, setup.hard, setup.looks_at), convolved))
-        sharper = [_attend(images, weight, alpha, setup.looks_at) for alpha in setup.alphas]
-        soft.append([largest_difference(attended, convolved) for attended in sharper])
-        q = torch.tensor(setup.alphas).double().neg().exp()
-        bounds.append(8 * q / (1 - q) * weight.abs().sum((1, 2, 3)).max())
+        sharper = [_attend(images[:2], weight, alpha, setup.looks_at) for alpha in setup.alphas]
+        soft.append([largest_difference(attended, convolved[:2]) for attended in sharper])
+        epsilon = torch.tensor(setup.alphas).double().neg().exp()
+        bounds.append(8 * epsilon / (1 - epsilon) * weight.abs().sum((1, 2, 3)).max())
         for looks, shares in unexplained.items():
             shares.append(_unexplained(_see(images, size, setup.hard, looks), convolved, margin=size // 2))
     return Result(
