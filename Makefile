@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench docs lab seeds clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headwork needs Python 3.11 or newer; say make PYTHON=python3.11")'
@@ -31,3 +31,11 @@ clean:
 
 docs: .venv/installed
 	$(BIN)/python docs/make_figures.py
+
+# Every claim, its page and figure, the table of verdicts and the errata.
+lab: .venv/installed
+	$(BIN)/headwork lab --all --out docs/lab
+
+# Every claim with 20 seeds: long.
+seeds: .venv/installed
+	$(BIN)/headwork lab --all --seeds 20 --out out/seeds

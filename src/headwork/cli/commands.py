@@ -15,6 +15,7 @@ from headwork.cli.convert import Convert
 from headwork.cli.cost import Cost
 from headwork.cli.evaluate import Evaluate
 from headwork.cli.generate import Generate
+from headwork.cli.lab import Lab
 from headwork.cli.predict import Predict
 from headwork.cli.sizes import Sizes
 from headwork.cli.trace import Trace
@@ -32,6 +33,7 @@ Command = (
     | Annotated[Trace, subcommand("trace")]
     | Annotated[Cost, subcommand("cost")]
     | Annotated[Sizes, subcommand("sizes")]
+    | Annotated[Lab, subcommand("lab")]
 )
 
 

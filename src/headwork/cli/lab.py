@@ -1,0 +1,192 @@
+"""`headwork lab`."""
+
+import ast
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from headwork.checks import check_positive
+
+if TYPE_CHECKING:
+    from headwork.lab.claim import Claim, Experiment, Finding
+
+DEFAULT_FOLDER = Path("out/lab")
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Run claims of the five documents: predicted, measured, judged and drawn. Without a name, list them."""
+
+    name: Annotated[Positional[str | None], arg(help="The claim to run.")] = None
+    all: Annotated[bool, arg(help="Run every claim; write the index and the errata too.")] = False
+    out: Annotated[
+        Path | None, arg(help=f"Folder for pages and figures ({DEFAULT_FOLDER} unless given; none with --json).")
+    ] = None
+    seed: Annotated[int, arg(help="Where the random numbers start.")] = 0
+    seeds: Annotated[int, arg(help="Repeat with so many seeds; a claim has to hold for every one.")] = 1
+    set: Annotated[
+        tuple[str, ...], arg(metavar="FIELD=VALUE ...", help="Other values for the setup of the claim.")
+    ] = ()
+    json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
+
+    def run(self) -> None:
+        self._check()
+        if self.name is None and not self.all:
+            print(_list_as_json() if self.json else _list())
+            return
+        claims = self._claims()
+        folder = self.out or (None if self.json else DEFAULT_FOLDER)
+        if folder is not None:
+            make_writable(folder)
+        findings = self._run_all(claims, folder) if self.all else [self._run_one(*claims[0], folder)]
+        failed = [finding.claim.name for finding in findings if not finding.verdict.holds]
+        if failed:
+            raise RuntimeError(f"{len(failed)} of {len(findings)} claims fail: {', '.join(failed)}")
+
+    def _check(self) -> None:
+        check_positive(seeds=self.seeds)
+        if self.name is not None and self.all:
+            raise ValueError(f"all runs every claim: leave out the name, got {self.name!r}")
+        if self.set and self.name is None:
+            raise ValueError(f"set is for one claim: give its name, got {' '.join(self.set)}")
+        if self.out is not None and self.name is None and not self.all:
+            raise ValueError(f"out is for claims that run: give a name or --all, got {self.out}")
+
+    def _claims(self) -> "list[tuple[Claim[Any, Any], Experiment]]":
+        """What to run, with which setup: whatever is wrong with them is found here, before anything runs."""
+        from headwork.lab import find, labels
+
+        changes = {"seed": self.seed, **dict(map(read_setting, self.set))}
+        names = [label.name for label in labels()] if self.name is None else [self.name]
+        return [(claim, claim.change(claim.setup, changes)) for claim in map(find, names)]
+
+    def _run_one(self, claim: "Claim[Any, Any]", setup: "Experiment", folder: Path | None) -> "Finding[Any, Any]":
+        finding = claim.examine(setup, self.seeds)
+        print(json.dumps(finding.as_dict(), indent=2) if self.json else describe(finding))
+        if folder is not None:
+            for path in _write_page(finding, folder):
+                print(path, file=sys.stderr)
+        return finding
+
+    def _run_all(
+        self, claims: "list[tuple[Claim[Any, Any], Experiment]]", folder: Path | None
+    ) -> "list[Finding[Any, Any]]":
+        """One after the other, each page as soon as it can be written, so that Ctrl-C keeps what is done."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        console = Console(stderr=True, soft_wrap=True, highlight=False)
+        findings = []
+        with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+            task = progress.add_task("", total=len(claims))
+            for claim, setup in claims:
+                progress.update(task, description=claim.name)
+                finding = claim.examine(setup, self.seeds)
+                if folder is not None:
+                    _write_page(finding, folder)
+                findings.append(finding)
+                done = f"{len(findings)}/{len(claims)}"
+                progress.console.print(f"{done:>7} {claim.name}: {outcome(finding)} ({finding.seconds:.1f} s)")
+                progress.advance(task)
+        if folder is not None:
+            from headwork.lab.pages import write_index
+
+            write_index(findings, folder)
+        if self.json:
+            print(json.dumps([finding.as_dict() for finding in findings], indent=2))
+        else:
+            print(table_of_verdicts(findings))
+        return findings
+
+
+def make_writable(folder: Path) -> None:
+    """Make the folder, and raise OSError now if nothing can be written there later."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def read_setting(text: str) -> tuple[str, object]:
+    """FIELD=VALUE, the value as Python writes it, or else as a word.
+
+    >>> read_setting("widths=(4, 8)"), read_setting("scale=1/d")
+    (('widths', (4, 8)), ('scale', '1/d'))
+    """
+    field, equals, value = text.partition("=")
+    if not equals or not field:
+        raise ValueError(f"set must be FIELD=VALUE, got {text!r}")
+    try:
+        return field, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return field, value
+
+
+def describe(finding: "Finding[Any, Any]") -> str:
+    """The claim, each prediction beside its measurement, and the verdict."""
+    from headwork.lab.wording import columns, show
+
+    claim, verdict = finding.claim, finding.verdict
+    rows = [["", "predicted", "measured", "tolerance", ""]] + [
+        [check.what, check.prediction, show(check.measured), show(check.tolerance), "" if check.holds else "fails"]
+        for check in verdict.checks
+    ]
+    return "\n".join(
+        [
+            f"{claim.says}",
+            f"({claim.source})",
+            "",
+            columns(rows),
+            "",
+            f"{claim.name} {outcome(finding)}. {verdict.reason}",
+            claim.confidence,
+        ]
+    )
+
+
+def table_of_verdicts(findings: "Sequence[Finding[Any, Any]]") -> str:
+    from headwork.lab.wording import columns, show
+
+    rows = [["claim", "document", "question", "predicted", "measured", "tolerance", "verdict"]]
+    for finding in findings:
+        claim, check = finding.claim, finding.verdict.headline
+        numbers = [check.prediction, show(check.measured), show(check.tolerance)]
+        rows.append([claim.name, claim.document, claim.question, *numbers, outcome(finding)])
+    n_hold = sum(finding.verdict.holds for finding in findings)
+    return f"{columns(rows)}\n\n{n_hold} of {len(findings)} hold."
+
+
+def outcome(finding: "Finding[Any, Any]") -> str:
+    """The verdict in a word; with several seeds, for how many it holds."""
+    word = "holds" if finding.verdict.holds else "fails"
+    return word if finding.n_seeds == 1 else f"{word}: {finding.n_held} of {finding.n_seeds} seeds"
+
+
+def _list() -> str:
+    from headwork.lab import labels
+    from headwork.lab.documents import TITLES
+    from headwork.lab.wording import columns
+
+    parts = []
+    for document, group in groupby(labels(), key=lambda label: label.document):
+        rows = [["", label.question, label.name, label.says] for label in group]
+        parts.append(f"{document}: {TITLES[document]}\n{columns(rows)}")
+    return "\n\n".join(parts)
+
+
+def _list_as_json() -> str:
+    from headwork.lab import labels
+
+    return json.dumps([asdict(label) for label in labels()], indent=2)
+
+
+def _write_page(finding: "Finding[Any, Any]", folder: Path) -> tuple[Path, Path]:
+    from headwork.lab.pages import write_page
+
+    return write_page(finding, folder)

@@ -1,0 +1,184 @@
+"""What a claim is: one file with a setup to vary, a run to repeat, a verdict that can fail, and a figure."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from functools import wraps
+from typing import Generic, TypeVar
+
+import torch
+from matplotlib.figure import Figure
+
+from headwork.checks import nearest
+from headwork.configs import Checked, config_to_dict
+from headwork.inspection.style import house_style
+from headwork.lab import wording
+from headwork.lab.documents import Document, cite
+from headwork.lab.measuring import on_one_core
+from headwork.lab.verdict import Check, Verdict
+
+LARGEST_SIZE = 10**8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Checked):
+    """What a claim is measured with: sizes (whole numbers of 1 or more), other choices, and a seed."""
+
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must lie in 0 .. 2^63 - 1, got {self.seed}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value == ():
+                raise ValueError(f"{field.name} must hold at least one value, got none")
+            for size in value if isinstance(value, tuple) else (value,):
+                if field.name != "seed" and isinstance(size, int) and not isinstance(size, bool):
+                    _check_size(field.name, size)
+
+
+def _check_size(name: str, size: int) -> None:
+    if not 1 <= size <= LARGEST_SIZE:
+        raise ValueError(f"{name} must lie in 1 .. {LARGEST_SIZE:,}, got {size}")
+
+
+S = TypeVar("S", bound=Experiment)
+R = TypeVar("R")
+
+
+def seeded(run: Callable[[S], R]) -> Callable[[S], R]:
+    """A run that draws from PyTorch's generator, made pure: seeded from its setup, the generator left as it was."""
+
+    @wraps(run)
+    def repeatable(setup: S) -> R:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(setup.seed)
+            return run(setup)
+
+    return repeatable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erratum(Generic[R]):
+    """A slip in a document: where it is, what is printed, what is right, and the measurement that shows it."""
+
+    where: str
+    printed: str
+    right: str
+    measured: Callable[[R], str]
+
+
+@dataclass(frozen=True)
+class Claim(Generic[S, R]):
+    """A sentence of a document as a program: `CLAIM = Claim(__name__, __doc__, document=..., ...)` ends its file.
+
+    The docstring of the file is the claim: its first paragraph says it in one sentence, the rest explains it.
+    """
+
+    module: str
+    text: str | None
+    _: KW_ONLY
+    document: Document
+    question: str
+    also: tuple[str, ...] = ()
+    """Other places that make the same claim."""
+    setup: S
+    small: S
+    """The same in a fraction of a second, for the tests."""
+    run: Callable[[S], R]
+    verdict: Callable[[R], Verdict]
+    figure: Callable[[R], Figure]
+    broken: Mapping[str, Mapping[str, object]]
+    """What to break, and the fields of the setup that break it: for each of them the verdict has to fail."""
+    confidence: str
+    """How sure the verdict is: exact up to rounding, or what a tolerance is in standard errors."""
+    errata: tuple[Erratum[R], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.module.rpartition(".")[2].replace("_", "-")
+
+    @property
+    def says(self) -> str:
+        return wording.says(self.text)
+
+    @property
+    def explanation(self) -> str:
+        return wording.explanation(self.text)
+
+    @property
+    def source(self) -> str:
+        """The document and question, and the others that ask the same."""
+        return "; also ".join([cite(self.document, self.question), *self.also])
+
+    def change(self, setup: S, changes: Mapping[str, object]) -> S:
+        """The setup with other values for some of its fields."""
+        known = [field.name for field in fields(setup)]
+        for name in changes:
+            if name not in known:
+                raise ValueError(f"setup of {self.name} has no field {name!r}{nearest(name, known)}")
+        return replace(setup, **changes)  # type: ignore[arg-type]  # the setup checks its own fields
+
+    def break_on_purpose(self) -> dict[str, Verdict]:
+        """The verdict on each broken variant, at the small size; none of them may hold."""
+        return {what: self.examine(self.change(self.small, changes)).verdict for what, changes in self.broken.items()}
+
+    def examine(self, setup: S, n_seeds: int = 1) -> "Finding[S, R]":
+        """Run it and judge; with several seeds, what the first one gave, or the first one that fails."""
+        start = time.perf_counter()
+        with on_one_core():
+            runs = [self._judge(replace(setup, seed=setup.seed + i)) for i in range(n_seeds)]
+        failed = [run for run in runs if not run[2].holds]
+        seconds = time.perf_counter() - start
+        return Finding(self, *(failed or runs)[0], seconds=seconds, n_seeds=n_seeds, n_held=n_seeds - len(failed))
+
+    def _judge(self, setup: S) -> tuple[S, R, Verdict]:
+        result = self.run(setup)
+        return setup, result, self.verdict(result)
+
+
+@dataclass(frozen=True)
+class Finding(Generic[S, R]):
+    """A claim after its run."""
+
+    claim: Claim[S, R]
+    setup: S
+    result: R
+    verdict: Verdict
+    seconds: float
+    n_seeds: int = 1
+    n_held: int = 1
+
+    def draw(self) -> Figure:
+        with house_style():
+            return self.claim.figure(self.result)
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON; predicted, measured and tolerance are those of the headline, and `checks` has them all."""
+        claim, headline = self.claim, self.verdict.headline
+        return {
+            "name": claim.name,
+            "document": claim.document,
+            "question": claim.question,
+            "says": claim.says,
+            "holds": self.verdict.holds,
+            **_check_as_dict(headline),
+            "checks": [_check_as_dict(check) | {"holds": check.holds} for check in self.verdict.checks],
+            "why": self.verdict.why,
+            "confidence": claim.confidence,
+            "setup": config_to_dict(self.setup),
+            "seeds": self.n_seeds,
+            "seeds_held": self.n_held,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def _check_as_dict(check: Check) -> dict[str, object]:
+    """JSON knows no NaN and no infinity: they become words."""
+    return {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(check).items()
+    }

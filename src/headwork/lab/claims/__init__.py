@@ -1,0 +1,1 @@
+"""One file for each claim; the file's name is the claim's, and nothing else lists it."""

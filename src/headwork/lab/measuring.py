@@ -1,0 +1,62 @@
+"""What several claims measure: who depends on whom, how far two tensors are apart, how long something takes."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def influence(function: Callable[[Tensor], Tensor], x: Float[Tensor, "token d"]) -> Float[Tensor, "out_token token"]:
+    """How much each output token depends on each input token: the norm of each block of the Jacobian.
+
+    >>> influence(lambda x: x.cumsum(0), torch.randn(3, 1))
+    tensor([[1., 0., 0.],
+            [1., 1., 0.],
+            [1., 1., 1.]])
+    """
+    jacobian: Tensor = torch.autograd.functional.jacobian(function, x, vectorize=True)  # type: ignore[no-untyped-call]
+    return jacobian.square().sum((1, 3)).sqrt()
+
+
+def largest_difference(a: Tensor, b: Tensor) -> float:
+    """The largest absolute difference of two tensors of the same shape.
+
+    >>> largest_difference(torch.zeros(2), torch.tensor([0.0, -3.0]))
+    3.0
+    """
+    if a.shape != b.shape:
+        raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
+    return (a - b).abs().max().item()
+
+
+def best_times(functions: list[Callable[[], object]], *, rounds: int) -> list[float]:
+    """Seconds that one core works on each function: the best of several rounds, taken in turns.
+
+    It is the time of this thread alone, so that other programs on the machine do not count.
+
+    >>> short, long = best_times([lambda: sum(range(10)), lambda: sum(range(10_000))], rounds=3)
+    >>> short < long
+    True
+    """
+    best = [float("inf")] * len(functions)
+    with on_one_core():
+        for _ in range(rounds):
+            for index, function in enumerate(functions):
+                start = time.thread_time()
+                function()
+                best[index] = min(best[index], time.thread_time() - start)
+    return best
+
+
+@contextmanager
+def on_one_core() -> Iterator[None]:
+    """Small tensors run no slower on one core, and sums come out the same whatever the machine."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)

@@ -1,0 +1,100 @@
+"""Setups, seeds and breaking on purpose."""
+
+import re
+from dataclasses import dataclass
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from headwork.lab.claim import LARGEST_SIZE, Claim, Experiment, seeded
+from headwork.lab.verdict import Verdict, about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup(Experiment):
+    """A coin that lands on its side."""
+
+    n_samples: int = 100
+    widths: tuple[int, ...] = (3, 5)
+    bias: float = 0.0
+    lucky: bool = True
+
+
+@seeded
+def run(setup: Setup) -> tuple[Setup, float]:
+    return setup, torch.rand(setup.n_samples).mean().item() + setup.bias
+
+
+def verdict(result: tuple[Setup, float]) -> Verdict:
+    return Verdict((about("mean", 0.5, result[1], 0.2 if result[0].seed != 2 else 0.0),), "The mean of 0 .. 1 is 0.5.")
+
+
+CLAIM = Claim(
+    "some.where.a_small_claim",
+    "The mean is\none half.\n\nBy symmetry.\n\nIndeed.",
+    document="beyond",
+    question="",
+    setup=Setup(),
+    small=Setup(n_samples=50),
+    run=run,
+    verdict=verdict,
+    figure=lambda result: Figure(),
+    broken={"a shift": {"bias": 1.0}},
+    confidence="Sure.",
+)
+
+
+def test_the_docstring_is_the_claim():
+    assert (CLAIM.name, CLAIM.says, CLAIM.explanation) == (
+        "a-small-claim",
+        "The mean is one half.",
+        "By symmetry.\n\nIndeed.",
+    )
+    assert CLAIM.source == "Beyond the sheets"
+
+
+def test_a_seeded_run_depends_on_its_seed_alone():
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    first = run(Setup())
+    assert torch.rand(1).equal(expected)
+    assert run(Setup()) == first
+    assert run(Setup(seed=1))[1] != first[1]
+
+
+def test_what_is_broken_fails():
+    (broken,) = CLAIM.break_on_purpose().values()
+    assert not broken.holds
+
+
+def test_many_seeds_have_to_hold_and_the_first_that_fails_is_shown():
+    finding = CLAIM.examine(Setup(), n_seeds=4)
+    assert (finding.n_seeds, finding.n_held, finding.setup.seed, finding.verdict.holds) == (4, 3, 2, False)
+    finding = CLAIM.examine(Setup(seed=3), n_seeds=2)
+    assert (finding.n_held, finding.setup.seed, finding.verdict.holds) == (2, 3, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_samples": 0}, f"n_samples must lie in 1 .. {LARGEST_SIZE:,}, got 0"),
+        ({"n_samples": 10**20}, "n_samples must lie in 1 .."),
+        ({"widths": (3, -1)}, "widths must lie in 1 .."),
+        ({"widths": ()}, "widths must hold at least one value, got none"),
+        ({"widths": 3}, "Setup.widths must be tuple, got 3"),
+        ({"n_samples": "many"}, "Setup.n_samples must be int, got 'many'"),
+        ({"seed": -1}, "seed must lie in 0 .. 2^63 - 1, got -1"),
+        ({"n_sample": 3}, "setup of a-small-claim has no field 'n_sample'; did you mean 'n_samples'?"),
+    ],
+)
+def test_a_setup_that_makes_no_sense_is_refused(changes, message, as_users_run_it):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        CLAIM.change(CLAIM.setup, changes)
+
+
+def test_numbers_json_does_not_know_become_words():
+    finding = CLAIM.examine(Setup(bias=float("inf")))
+    assert finding.as_dict()["measured"] == "inf"
+    assert finding.as_dict()["holds"] is False

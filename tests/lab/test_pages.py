@@ -1,0 +1,108 @@
+"""What the pages say, and that those in docs/lab belong to the claims."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headwork.lab import find, labels
+from headwork.lab.pages import claim_page, errata_page, index_page, write_index, write_page
+
+DOCS = Path(__file__).parents[2] / "docs" / "lab"
+NAMES = [label.name for label in labels()]
+LARGEST_PICTURE = 100_000
+
+
+@pytest.fixture(scope="module")
+def findings():
+    return [claim.examine(claim.small) for claim in map(find, ("temperature", "variance-of-dot-product"))]
+
+
+def test_a_page_has_claim_source_figure_numbers_reason_and_what_breaks_it(findings):
+    page = claim_page(findings[1])
+    claim = findings[1].claim
+    assert page.startswith("# variance-of-dot-product\n")
+    for part in (
+        f"**{claim.says}**",
+        "C182 sheet, question 1(b)",
+        "Verdict: **holds**",
+        "(variance-of-dot-product.png)",
+        claim.explanation,
+        claim.confidence,
+        "| the formula as the sheet prints it |",
+        "headwork lab variance-of-dot-product",
+        "n_samples = 4000",
+    ):
+        assert part in page
+    check = findings[1].verdict.checks[0]
+    assert f"| {check.what} | {check.prediction} |" in page
+    assert page.count("| fails |") == len(claim.broken)
+
+
+def test_a_claim_that_fails_says_so():
+    claim = find("temperature")
+    finding = claim.examine(claim.change(claim.small, {"scale": "none"}))
+    page = claim_page(finding)
+    assert "Verdict: **fails**" in page
+    assert f"{finding.verdict.headline}." in page
+    assert "**0 of 1 hold.**" in index_page([finding])
+
+
+def test_the_index_is_the_table_of_verdicts(findings):
+    index = index_page(findings)
+    assert "**2 of 2 hold.**" in index
+    for finding in findings:
+        assert f"[{finding.claim.name}]({finding.claim.name}.md): {finding.claim.says}" in index
+        assert f"| {finding.verdict.headline.what} | {finding.verdict.headline.prediction} |" in index
+    assert index.index("New York University") < index.index("Berkeley")
+
+
+def test_the_errata_have_the_place_the_print_the_right_and_the_measurement(findings):
+    page = errata_page(findings)
+    erratum = findings[1].claim.errata[0]
+    assert f"| {erratum.where} | {erratum.printed} | {erratum.right} | {erratum.measured(findings[1].result)}" in page
+    assert "New York" not in page
+
+
+def test_tables_survive_a_bar(findings):
+    rows = [line for line in claim_page(findings[0]).splitlines() if line.startswith("|")]
+    assert all(re.search(r"[^\\]\|$", row) for row in rows)
+
+
+def test_the_same_finding_is_the_same_file(findings, tmp_path):
+    first = [path.read_bytes() for path in write_page(findings[0], tmp_path)]
+    assert first == [path.read_bytes() for path in write_page(findings[0], tmp_path)]
+    assert first[1].startswith(b"\x89PNG")
+    assert len(first[1]) < LARGEST_PICTURE
+    assert {path.name for path in write_index(findings, tmp_path)} == {"index.md", "errata.md"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_docs_have_the_page_of_every_claim(name):
+    """`make lab` writes them."""
+    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    claim = find(name)
+    assert f"**{claim.says}**" in page
+    assert claim.explanation in page
+    assert "Verdict: **holds**" in page
+    assert 0 < (DOCS / f"{name}.png").stat().st_size < LARGEST_PICTURE
+
+
+def test_the_docs_have_no_page_of_a_claim_that_is_gone():
+    pages = {path.stem for path in DOCS.glob("*.md")} - {"index", "errata", "ADDING"}
+    assert pages == set(NAMES)
+
+
+def test_the_index_in_the_docs_lists_every_claim_and_nothing_fails():
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert f"**{len(NAMES)} of {len(NAMES)} hold.**" in index
+    errata = (DOCS / "errata.md").read_text(encoding="utf-8")
+    for name in NAMES:
+        assert f"({name}.md)" in index
+        assert (f"({name}.md)" in errata) == bool(find(name).errata)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), link
