@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from headwork.data import Batch, Examples
 from headwork.training.config import TrainingConfig
+from headwork.training.stopping import leave_signals_to_parent
 
 
 def mix(*words: int | str) -> int:
@@ -103,7 +104,11 @@ class Fetch(Dataset[Batch]):
 def training_batches(plan: Plan, examples: Examples, first_step: int) -> Iterator[list[Batch]]:
     """The parts of each step, together; with loader workers they are made ahead, and are the same."""
     loader = DataLoader(
-        Fetch(examples), batch_size=None, sampler=Parts(plan, first_step), num_workers=plan.training.workers
+        Fetch(examples),
+        batch_size=None,
+        sampler=Parts(plan, first_step),
+        num_workers=plan.training.workers,
+        worker_init_fn=leave_signals_to_parent,
     )
     batches = iter(loader)
     for _ in range(first_step, plan.n_steps):
