@@ -11,7 +11,7 @@ from headwork.cli import main
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/convolution.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/convolution.md", "docs/data.md"])
 def test_the_code_runs(name, capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
     assert blocks

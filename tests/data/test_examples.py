@@ -180,7 +180,7 @@ def test_numbers_below_zero_are_refused(arguments, message):
     [
         ([], "at least one example, got none"),
         ([0, 5], r"indices must lie in 0 .. 4, got 5"),
-        ([-1], r"indices must lie in 0 .. 4, got -1"),
+        ([2, -1, 3], r"indices must lie in 0 .. 4, got -1"),
         (range(6), r"got 5"),
     ],
 )

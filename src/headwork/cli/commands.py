@@ -11,6 +11,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, subcommand
 
 from headwork.cli.compare import Compare
+from headwork.cli.convert import Convert
 from headwork.cli.cost import Cost
 from headwork.cli.evaluate import Evaluate
 from headwork.cli.predict import Predict
@@ -23,6 +24,7 @@ Command = (
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Predict, subcommand("predict")]
     | Annotated[Compare, subcommand("compare")]
+    | Annotated[Convert, subcommand("convert")]
     | Annotated[Trace, subcommand("trace")]
     | Annotated[Cost, subcommand("cost")]
     | Annotated[Sizes, subcommand("sizes")]

@@ -45,16 +45,19 @@ class Train:
             print(list_recipes())
             return
         from headwork.reports.of_run import report_run
+        from headwork.reports.watching import animate_places, make_watchers
         from headwork.training import train
         from headwork.training.display import Quiet, make_display, show
 
         run = self.find_run()
         display = make_display() if is_first_process() else Quiet()
         display.say(f"{run.config.name} in {run.folder}")
-        outcome = train(run, display)
+        data = run.load_data()
+        outcome = train(run, display, watchers=make_watchers(run, data))
         if not is_first_process():
             return
-        report = report_run(run, run.load_data())
+        report = report_run(run, data)
+        animate_places(run)
         if self.json:
             print(json.dumps({"run": str(run.folder), "report": str(report), **outcome._asdict()}, indent=2))
         else:

@@ -11,8 +11,9 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from headwork.inspection.centre_figures import draw_centres
 from headwork.inspection.figures import N_HEADS_DRAWN, N_LAYERS_DRAWN, look_at_heads, map_patches, show_image
-from headwork.inspection.head_figures import draw_centres, draw_heads
+from headwork.inspection.head_figures import draw_heads
 from headwork.inspection.style import house_style
 from headwork.layers import AttentionPooling, ClassTokenPooling, GaussianAttention, PositionAttention
 from headwork.models import Decoder, Encoder, EncoderDecoder, GaussianImageEncoder, VisionTransformer

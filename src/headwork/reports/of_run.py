@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwork.data import Dataset, Examples, ImageBatch, PairBatch, TextBatch, TokenBatch
 from headwork.models import Decoder, Encoder, EncoderDecoder, GaussianImageEncoder, VisionTransformer
-from headwork.models.sizes import Model
 from headwork.reports.attention import (
     draw_between_tokens,
     draw_class_token,
@@ -23,7 +22,7 @@ from headwork.reports.run_report import RunReport, write_report
 from headwork.reports.tables import Cell
 from headwork.storage import load
 from headwork.tasks import ImageClassification, TextClassification, probabilities
-from headwork.training.evaluation import batches
+from headwork.training.evaluation import batches, on_device
 from headwork.training.log import METRICS
 from headwork.training.run import Run
 
@@ -50,7 +49,7 @@ def report_run(run: Run, data: Dataset) -> Path:
     return run.folder / REPORT
 
 
-def summarise(run: Run, model: Model) -> Iterator[tuple[str, Cell]]:
+def summarise(run: Run, model: nn.Module) -> Iterator[tuple[str, Cell]]:
     training = run.config.training
     yield "model", type(model).__name__
     yield "parameters", sum(parameter.numel() for parameter in model.parameters())
@@ -61,7 +60,7 @@ def summarise(run: Run, model: Model) -> Iterator[tuple[str, Cell]]:
 
 
 @torch.no_grad()
-def classify(run: Run, model: Model, examples: Examples) -> Classification | None:
+def classify(run: Run, model: nn.Module, examples: Examples) -> Classification | None:
     """The model's answers to all examples, if they are labels."""
     task = run.task
     if not isinstance(task, ImageClassification | TextClassification):
@@ -84,9 +83,9 @@ def classify(run: Run, model: Model, examples: Examples) -> Classification | Non
     )
 
 
-def draw_attention(run: Run, model: Model, examples: Examples) -> Iterator[Picture]:
+def draw_attention(run: Run, model: nn.Module, examples: Examples) -> Iterator[Picture]:
     """What each kind of model can show of its heads, on the first test examples."""
-    batch = examples.batch(range(N_EXAMPLES))
+    batch = on_device(examples.batch(range(N_EXAMPLES)), next(model.parameters()).device)
 
     def strings(ids: Tensor) -> list[str]:
         assert run.tokens is not None

@@ -4,32 +4,44 @@ import errno
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from headwork.configs import config_from_dict, config_to_dict
-from headwork.models.sizes import Model, ModelConfig, build
+from headwork.convert import Conversion, conversions_of, convert
+from headwork.models.sizes import ModelConfig, build
 from headwork.storage.folders import MANIFEST, DamagedError, new_folder, verify
 
 CONFIG, WEIGHTS, BEST = "config.json", "model.safetensors", "checkpoints/best.json"
 
 
-def save(model: Model, folder: Path | str) -> None:
-    """Write a model into a new folder: `config.json`, `model.safetensors`, and the manifest that verifies them."""
+def save(model: nn.Module, folder: Path | str) -> None:
+    """Write a model into a new folder: `config.json`, `model.safetensors`, and the manifest that verifies them.
+
+    The model is one of `hw.models`, also if `hw.convert.convert` has changed it.
+    """
+    if not isinstance(getattr(model, "config", None), ModelConfig):
+        raise ValueError(f"model must be one of headwork.models, which know their config, got {type(model).__name__}")
+    about = {"model": config_to_dict(model.config)}
+    conversions = [config_to_dict(how) for how in conversions_of(model)]
     with new_folder(Path(folder), n_bytes(model.state_dict())) as staging:
-        write_json({"model": config_to_dict(model.config)}, staging / CONFIG)
+        write_json(about | ({"conversions": conversions} if conversions else {}), staging / CONFIG)
         write_tensors(model.state_dict(), staging / WEIGHTS)
 
 
-def load(folder: Path | str) -> Model:
+def load(folder: Path | str) -> nn.Module:
     """The model in a folder, ready to be asked (`eval`); the folder of a run gives the best of its checkpoints."""
     folder = find_model(Path(folder))
     if (folder / MANIFEST).exists():
         verify(folder)
-    return fill(build(read_model_config(folder)), folder).eval()
+    about = read_json(folder / CONFIG)
+    model: nn.Module = build(config_from_dict(about.get("model"), get_args(ModelConfig)))
+    for how in cast(list[object], about.get("conversions", [])):
+        model = convert(model, config_from_dict(how, get_args(Conversion)))
+    return fill(model, folder).eval()
 
 
 def find_model(folder: Path) -> Path:
@@ -41,11 +53,7 @@ def find_model(folder: Path) -> Path:
     return folder
 
 
-def read_model_config(folder: Path) -> ModelConfig:
-    return config_from_dict(read_json(folder / CONFIG).get("model"), get_args(ModelConfig))
-
-
-def fill(model: Model, folder: Path) -> Model:
+def fill(model: nn.Module, folder: Path) -> nn.Module:
     """Give the model the weights in the folder: all of them, and no others."""
     tensors, own = read_tensors(folder / WEIGHTS), model.state_dict()
     for what, names in (("lacks", own.keys() - tensors.keys()), ("has the unknown", tensors.keys() - own.keys())):
@@ -56,7 +64,7 @@ def fill(model: Model, folder: Path) -> Model:
             raise ValueError(
                 f"{folder / WEIGHTS}: {name} must have the shape {tuple(own[name].shape)}, got {tuple(tensor.shape)}"
             )
-    nn.Module.load_state_dict(model, tensors)
+    model.load_state_dict(tensors)
     return model
 
 

@@ -104,7 +104,8 @@ class Keeper:
         if self.log is not None:
             self.log.write("train", progress.step, epoch, figures["train"], progress.seconds)
             self.log.write("valid", progress.step, epoch, valid, progress.seconds)
-            for watcher in self.watchers:
+            is_whole = self.plan.training.strategy != "fsdp"  # else nobody has the model to look at
+            for watcher in self.watchers if is_whole else ():
                 watcher(self.log.board, self.learner.model, progress.step)
 
     def save(self, progress: Progress) -> None:
