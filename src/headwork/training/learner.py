@@ -68,15 +68,15 @@ class Learner:
             return self.weights()
 
     def optimiser_state(self) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
-        """Its settings for JSON, and its tensors by name."""
-        state = get_optimizer_state_dict(self.model, self.optimiser, options=WHOLE)
+        """Its settings for JSON, and its tensors by name; only the first process has them."""
+        state = cast(dict[str, Any], get_optimizer_state_dict(self.model, self.optimiser, options=WHOLE))
         tensors = {
             f"{key}.{name}": torch.as_tensor(value)
-            for name, values in cast(dict[str, dict[str, Any]], state["state"]).items()
+            for name, values in state.get("state", {}).items()
             for key, value in values.items()
             if value is not None
         }
-        return cast(list[dict[str, Any]], state["param_groups"]), tensors
+        return state.get("param_groups", []), tensors
 
     def scaler_state(self) -> dict[str, Any] | None:
         return None if self.scaler is None else self.scaler.state_dict()

@@ -23,7 +23,7 @@ from headwork.training.learner import Learner
 from headwork.training.machine import keep_memory, make_fabric
 from headwork.training.nonfinite import NonFiniteError, first_nonfinite
 from headwork.training.optimisation import Average, gradient_norm, learning_rate, make_optimiser
-from headwork.training.order import Plan, mix, training_batches
+from headwork.training.order import Plan, mix, seed_everything, training_batches
 from headwork.training.run import Run
 from headwork.training.stopping import StoppedError, StopRequest
 
@@ -129,8 +129,8 @@ def evaluate(
     fabric: Fabric, learner: Learner, task: AnyTask, examples: Examples, batch_size: int, step: int
 ) -> dict[str, float]:
     """All figures on all examples, of the averaged weights if there are such; every process does the whole of it."""
-    with learner.evaluating():
-        figures = measure_all(task, learner.called, examples, batch_size, fabric.device)
+    with learner.evaluating(), fabric.autocast():
+        figures = measure_all(task, learner.model, examples, batch_size, fabric.device)
         if not all(map(math.isfinite, figures.values())):
             losses = (
                 lambda batch=batch: task.score(learner.model, on_device(batch, fabric.device))["loss"].total
@@ -152,7 +152,7 @@ def raise_nonfinite(fabric: Fabric, learner: Learner, what: str, losses: Iterabl
 def make_learner(config: RunConfig, fabric: Fabric) -> Learner:
     """The model with fresh weights from the seed, its optimiser and its average, on their device."""
     training = config.training
-    torch.manual_seed(mix(training.seed, "weights"))
+    seed_everything(training.seed)
     model = build(config.model)
     called = fabric.setup_module(cast(nn.Module, torch.compile(model)) if training.compile else model)
     optimiser = cast(Optimizer, fabric.setup_optimizers(make_optimiser(training.optimiser, model)))

@@ -1,10 +1,12 @@
 """Which examples come when, and every other chance: functions of the seed and the place in the run, so they resume."""
 
 import hashlib
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
@@ -20,6 +22,13 @@ def mix(*words: int | str) -> int:
     True
     """
     return int.from_bytes(hashlib.sha256(repr(words).encode()).digest()[:8], "big") >> 1
+
+
+def seed_everything(seed: int) -> None:
+    """Start every generator anew: PyTorch's for the weights, Python's and NumPy's for what a user's data may draw."""
+    torch.manual_seed(mix(seed, "weights"))
+    random.seed(mix(seed, "python"))
+    np.random.seed(mix(seed, "numpy") % 2**32)  # noqa: NPY002
 
 
 @dataclass(frozen=True)
