@@ -385,6 +385,14 @@ def test_one_gradient_may_be_wanted_alone(wanted):
     torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-10)
 
 
+def test_transforms_go_through_the_plain_lines_only():
+    x, rows, columns = torch.randn(3, 2, 4, 5, 7), torch.rand(11, 4, 4), torch.rand(11, 5, 5)
+    each = torch.vmap(lambda image: mix_along_axes_plainly(image, rows, columns))(x)
+    torch.testing.assert_close(each, torch.stack([mix_along_axes(image, rows, columns) for image in x]))
+    with pytest.raises(RuntimeError, match="functorch"):
+        torch.vmap(lambda image: mix_along_axes(image, rows, columns))(x)
+
+
 def test_mixing_heads_equals_the_table_in_value_and_gradient(assert_same):
     _, rows, columns = random_mix()
     v = torch.randn(2, 7, 3, 5, 17, dtype=torch.float64)

@@ -9,8 +9,7 @@ from PIL import Image, ImageChops
 from torch import nn
 
 from headwork.functional.gaussian import full_precision
-from headwork.inspection import animate_centres, draw_centres, snapshot_centres
-from headwork.inspection.centre_figures import MOST_ACROSS
+from headwork.inspection import animate_centres, centre_figures, draw_centres, snapshot_centres
 from headwork.layers import GaussianAttention
 
 
@@ -65,23 +64,27 @@ def test_a_snapshot_is_drawn_as_the_model_is():
 
 
 def test_a_line_leads_through_the_earlier_places():
-    history = moved(heads(), 3)
+    layer = heads()
+    with torch.no_grad():
+        layer.centre.sub_(5)
+    history = moved(layer, 3)
     ax = draw_centres(history[-1], earlier=history[:-1]).axes[0]
     ways = [line.get_xydata() for line in ax.lines if len(line.get_xydata()) == 3]
     assert len(ways) == 7
     for head, way in enumerate(ways):
         expected = torch.tensor([snapshot["heads"]["centre"][head] for snapshot in history])
         torch.testing.assert_close(torch.tensor(way).flip(1).float(), expected)
+    assert max(abs(place) for pair in history[0]["heads"]["centre"] for place in pair) > 4  # the furthest was long ago
     far = 1 + max(abs(place) for snapshot in history for pair in snapshot["heads"]["centre"] for place in pair)
     assert ax.get_xlim() == pytest.approx((-far, far))
     assert draw_centres(history[0], reach=3.5).axes[0].get_xlim() == (-3.5, 3.5)
 
 
 def test_many_layers_stand_in_rows(tmp_path):
-    figure = draw_centres(nn.ModuleList(GaussianAttention(2, 1) for _ in range(MOST_ACROSS + 1)))
+    figure = draw_centres(nn.ModuleList(GaussianAttention(2, 1) for _ in range(centre_figures.MOST_ACROSS + 1)))
     figure.savefig(tmp_path / "many.png")
     titles = [ax.get_title() for ax in figure.axes if ax.axison]
-    assert titles == [str(i) for i in range(MOST_ACROSS + 1)]
+    assert titles == [str(i) for i in range(centre_figures.MOST_ACROSS + 1)]
 
 
 def test_the_animation_has_a_frame_for_each_epoch_and_its_panels_stand_still(tmp_path):
@@ -98,6 +101,13 @@ def test_the_animation_has_a_frame_for_each_epoch_and_its_panels_stand_still(tmp
         assert changed.getbbox() is not None
         left_of_panel = changed.crop((0, 40, 40, changed.height))  # where the names of the rows stand
         assert left_of_panel.getbbox() is None
+
+
+def test_every_frame_shows_the_way_so_far(tmp_path, monkeypatch):
+    lengths, draw = [], centre_figures._draw_layer
+    monkeypatch.setattr(centre_figures, "_draw_layer", lambda ax, way: (lengths.append(len(way)), draw(ax, way)))
+    animate_centres(moved(heads(), 4), tmp_path / "centres.gif")
+    assert lengths[-4:] == [1, 2, 3, 4]
 
 
 def test_nothing_to_draw_is_refused(tmp_path):

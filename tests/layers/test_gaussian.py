@@ -277,6 +277,12 @@ def test_heads_are_recorded_before_the_output_projection(d_value):
     torch.testing.assert_close(layer.out(seen["heads"].flatten(3)), out)
 
 
+@every_precision
+def test_what_one_pixel_sees_is_its_part_of_the_table(precision):
+    layer = random_layer(precision)
+    torch.testing.assert_close(layer.seen_from((ROWS, COLUMNS), (3, 1)), layer.table((ROWS, COLUMNS))[:, 3, 1])
+
+
 def test_recorded_weights_are_those_of_the_queries():
     layer = random_layer()
     places = torch.tensor([0.0, 2.0]).double(), torch.tensor([1.0, 4.0, 9.0]).double()

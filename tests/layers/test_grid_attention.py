@@ -88,6 +88,11 @@ def test_a_smaller_grid_uses_the_shifts_it_has():
     assert columns.shape == (N_HEADS, 3, 3)
 
 
+def test_what_one_pixel_sees_is_its_part_of_the_table():
+    layer = ShiftAttention(D_MODEL, N_HEADS, GRID)
+    torch.testing.assert_close(layer.seen_from(GRID, (2, 1)), layer.table(GRID)[:, 2, 1])
+
+
 @pytest.mark.usefixtures("as_users_run_it")
 def test_wrong_grids_are_refused():
     with pytest.raises(ValueError, match=r"the grid must fit into \(3, 5\)"):

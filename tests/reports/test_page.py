@@ -94,6 +94,17 @@ def test_the_same_input_gives_the_same_bytes(tmp_path):
     assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
 
 
+def test_a_figure_stays_as_it_was_first_drawn():
+    """matplotlib's layout moves some panels, like these, a little at every drawing."""
+    figure = Figure(figsize=(4, 2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot([1, 2, 3], label="line")
+    left.set_title("a title")
+    left.legend()
+    right.imshow([[0, 1], [2, 3]], interpolation="none")
+    assert draw_lines(figure, "x") == draw_lines(figure, "x")
+
+
 def test_black_follows_the_page_and_other_colours_stay():
     figure = some_figure()
     figure.axes[0].plot([3, 2, 1], color="#123456")

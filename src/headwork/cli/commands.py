@@ -14,15 +14,19 @@ from headwork.cli.compare import Compare
 from headwork.cli.convert import Convert
 from headwork.cli.cost import Cost
 from headwork.cli.evaluate import Evaluate
+from headwork.cli.generate import Generate
 from headwork.cli.predict import Predict
 from headwork.cli.sizes import Sizes
 from headwork.cli.trace import Trace
 from headwork.cli.train import Train
+from headwork.cli.translate import Translate
 
 Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Predict, subcommand("predict")]
+    | Annotated[Generate, subcommand("generate")]
+    | Annotated[Translate, subcommand("translate")]
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Convert, subcommand("convert")]
     | Annotated[Trace, subcommand("trace")]

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from headwork.models import ModelConfig
 
+CONFIG = "config.json"
 LARGEST_SIZE = 10**7
-MODEL_HELP = "A published model (see `headwork sizes`) or a config.json file."
+MODEL_HELP = "A published model (see `headwork sizes`), a config.json file, or the folder of a model or run."
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,9 @@ def find_config(name: str) -> "ModelConfig":
     from headwork.models import ModelConfig, size
 
     path = Path(name)
-    if path.suffix != ".json":
+    if (path / CONFIG).is_file():
+        path = path / CONFIG
+    elif path.suffix != ".json":
         return size(name)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -46,7 +49,8 @@ def find_config(name: str) -> "ModelConfig":
         raise ValueError(f"model must be a config file, got the folder {path}") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"model must be a config file in JSON, got {path} ({error})") from None
-    return config_from_dict(data, get_args(ModelConfig))
+    of_folder = isinstance(data, dict) and "model" in data
+    return config_from_dict(data["model"] if of_folder else data, get_args(ModelConfig))
 
 
 @contextmanager

@@ -56,12 +56,13 @@ class Trace(OfModel):
 
 
 def draw(asked: Trace, path: Path) -> None:
-    """Draw the inside of the model, with fresh weights, on a real example."""
+    """Draw the inside of the model on a real example: with the weights in its folder, or with fresh ones."""
     import torch
 
     from headwork.data import read_image, sample_digit, sample_photo
     from headwork.inspection.figures import draw_inside
     from headwork.models import GaussianImageEncoderConfig, ResNetConfig, VisionTransformerConfig, build
+    from headwork.storage import load
 
     config = find_config(asked.model)
     torch.manual_seed(0)
@@ -75,7 +76,9 @@ def draw(asked: Trace, path: Path) -> None:
             inputs = [sample_photo(config.image, config.n_channels)]
     elif not isinstance(config, ResNetConfig):
         inputs = [torch.randint(config.vocab, ids.shape) for ids in inputs]
-    figure = draw_inside(build(config), *inputs, title=f"{asked.model}, before training")
+    is_saved = Path(asked.model).is_dir()
+    model = load(asked.model) if is_saved else build(config)
+    figure = draw_inside(model, *inputs, title=asked.model if is_saved else f"{asked.model}, before training")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     print(f"drawn to {path}", file=sys.stderr)

@@ -158,7 +158,8 @@ def mix_along_axes(
     r"""$y_{ij} = \sum_{r,c} rows_{ir}\, columns_{jc}\, x_{rc}$ for each head: any weights that are a product of two.
 
     On the CPU one image at a time passes through a workspace that stays in the cache, and the backward pass computes
-    the half-mixed image again instead of keeping it; `mix_along_axes_plainly` says the same in two lines.
+    the half-mixed image again instead of keeping it; `mix_along_axes_plainly` says the same in two lines. The
+    transforms of torch.func (vmap, grad) go through those two lines only, as do second derivatives.
 
     >>> mix_along_axes(torch.randn(2, 4, 5, 3), torch.rand(7, 4, 4), torch.rand(7, 5, 5)).shape
     torch.Size([2, 7, 4, 5, 3])

@@ -1,1 +1,16 @@
 """Text out of a model: one token at a time, by chance or by search."""
+
+from headwork.generation.beam import Hypothesis as Hypothesis
+from headwork.generation.beam import beam_search as beam_search
+from headwork.generation.decoding import generate as generate
+from headwork.generation.decoding import stream as stream
+from headwork.generation.decoding import stream_translation as stream_translation
+from headwork.generation.decoding import translate as translate
+from headwork.generation.long import stream_long as stream_long
+from headwork.generation.sampling import Greedy as Greedy
+from headwork.generation.sampling import Picking as Picking
+from headwork.generation.sampling import Sample as Sample
+from headwork.generation.sampling import keep_top_k as keep_top_k
+from headwork.generation.sampling import keep_top_p as keep_top_p
+from headwork.generation.sampling import pick as pick
+from headwork.generation.sampling import probabilities as probabilities

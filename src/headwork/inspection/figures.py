@@ -1,32 +1,86 @@
 """Drawings of what happens inside: the input, the ledger, where each head looks, and what each operation costs."""
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from torch import Tensor, nn
 
 from headwork.inspection.costs import Cost, cost
+from headwork.inspection.head_figures import draw_seen
 from headwork.inspection.recording import record
 from headwork.inspection.shapes import Ledger, evaluating, ledger
 from headwork.inspection.style import house_style
 from headwork.layers.attention import MultiHeadAttention
+from headwork.layers.gaussian import PositionAttention
+from headwork.layers.grid_attention import QueryShiftAttention
+from headwork.models.gaussian_image_encoder import GaussianImageEncoder
 from headwork.models.vision_transformer import VisionTransformer
 
 N_LAYERS_DRAWN = 4
 N_HEADS_DRAWN = 6
+SCALE = "dark: 0, bright: the largest weight of the map"
+
+Layers = dict[str, nn.Module]
+"""The attention layers that are drawn, by name."""
+
+
+@dataclass(frozen=True)
+class _View:
+    """What is shown of the heads of each layer: maps of the image, or the query x key tables of a text."""
+
+    maps: dict[str, Float[Tensor, "head down across"]]
+    caption: str
+    query: tuple[int, int] | None = None
+    """From where on the map the heads look, if they look from one place."""
+    aspect: Literal["equal", "auto"] = "equal"
+    most_heads: int = N_HEADS_DRAWN
+    inches: float = 1.25
 
 
 def draw_inside(model: nn.Module, *inputs: Tensor, title: str = "") -> Figure:
     """The input and the ledger, the attention of the first layers head by head, and the cost by operation."""
-    every = [name for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)]
-    names = every[:N_LAYERS_DRAWN]
-    weights = list(look_at_heads(model, names, *inputs).items()) if names else []
-    if len(every) > len(names):
-        title += f" (the first {len(names)} of {len(every)} attention layers)"
+    kinds = (PositionAttention, QueryShiftAttention) if isinstance(model, GaussianImageEncoder) else MultiHeadAttention
+    every = {name: module for name, module in model.named_modules() if isinstance(module, kinds)}
+    drawn = dict(list(every.items())[:N_LAYERS_DRAWN])
+    if len(every) > len(drawn):
+        title += f" (the first {len(drawn)} of {len(every)} attention layers)"
+    match model:
+        case GaussianImageEncoder():
+            view = _from_the_middle(model, inputs[0], drawn)
+        case VisionTransformer():
+            view = _from_the_class_token(model, inputs[0], drawn)
+        case _:
+            caption = f"weights of each query (down) on each key (across); {SCALE}"
+            view = _View(look_at_heads(model, list(drawn), *inputs), caption, aspect="auto")
     with house_style():
-        return _compose(model, inputs, weights, title)
+        return _compose(model, inputs, view, title)
+
+
+def _from_the_middle(model: GaussianImageEncoder, image: Tensor, drawn: Layers) -> _View:
+    """What the patch in the middle sees; of heads that look by position alone no other weight is computed."""
+    grid = model.patches.grid(image)
+    row, column = grid[0] // 2, grid[1] // 2
+    by_position = {name: layer for name, layer in drawn.items() if isinstance(layer, PositionAttention)}
+    maps = {name: layer.seen_from(grid, (row, column)).detach() for name, layer in by_position.items()}
+    by_query = {name: layer for name, layer in drawn.items() if name not in by_position}
+    for name, weights in look_at_heads(model, list(by_query), image).items():
+        maps[name] = weights[:, row * grid[1] + column].reshape(-1, *grid)
+    caption = f"where the patch at x looks (solid: 50 %, dashed: 90 % of the weight); {SCALE}"
+    return _View(maps, caption, query=(row, column), most_heads=9, inches=1.0)  # 9: a 3 x 3 window of heads
+
+
+def _from_the_class_token(model: VisionTransformer, image: Tensor, drawn: Layers) -> _View:
+    """What the class token sees of the image, or else the mean query."""
+    grid = model.patches.grid(image)
+    weights = look_at_heads(model, list(drawn), image)
+    has_token = any(heads.shape[-1] > grid[0] * grid[1] for heads in weights.values())
+    maps = {name: torch.stack([map_patches(head, grid) for head in heads]) for name, heads in weights.items()}
+    return _View(maps, f"where {'the class token' if has_token else 'the mean query'} looks; {SCALE}")
 
 
 def look_at_heads(
@@ -39,6 +93,8 @@ def look_at_heads(
     >>> weights["layers.0.attention"].shape
     torch.Size([4, 17, 17])
     """
+    if not names:
+        return {}
     with evaluating(model), torch.no_grad(), record(model, *(f"{name}.weights" for name in names)) as seen:
         model(*inputs, **masks)
     return {name: seen[f"{name}.weights"][0].float().cpu() for name in names}
@@ -59,9 +115,9 @@ def show_image(ax: Axes, image: Float[Tensor, "channel row column"]) -> None:
     ax.set(xticks=[], yticks=[])
 
 
-def _compose(model: nn.Module, inputs: tuple[Tensor, ...], weights: list[tuple[str, Tensor]], title: str) -> Figure:
-    n_heads = min(max((len(heads) for _, heads in weights), default=0), N_HEADS_DRAWN)
-    widths = (3.3, 1.25 * n_heads, 3.0) if weights else (3.3, 3.0)
+def _compose(model: nn.Module, inputs: tuple[Tensor, ...], view: _View, title: str) -> Figure:
+    n_heads = min(max(map(len, view.maps.values()), default=0), view.most_heads)
+    widths = (3.3, view.inches * n_heads, 3.0) if n_heads else (3.3, 3.0)
     figure = Figure(figsize=(sum(widths), 6.0), layout="constrained")
     figure.suptitle(title, fontweight="bold", fontsize=10, x=0.01, ha="left")
     left, *middle, right = figure.subfigures(1, len(widths), squeeze=False, width_ratios=widths)[0]
@@ -69,19 +125,27 @@ def _compose(model: nn.Module, inputs: tuple[Tensor, ...], weights: list[tuple[s
     picture, table = left.subplots(2, 1, height_ratios=heights)
     _draw_input(picture, model, inputs)
     _draw_ledger(table, ledger(model, *inputs))
-    if weights:
-        axes = middle[0].subplots(len(weights), n_heads, squeeze=False)
-        for row, (name, heads) in zip(axes, weights, strict=True):
-            for head, ax in enumerate(row):
-                ax.set_axis_off()
-                if head < len(heads):
-                    _draw_head(ax, model, inputs, heads[head])
-                    ax.set_title(f"head {head}", loc="left", pad=2)
-            more = f", {n_heads} of {len(heads)} heads" if len(heads) > n_heads else ""
-            row[0].set_title(f"{name}{more}\nhead 0", loc="left", pad=2)
-        middle[0].supxlabel(_what_is_drawn(model, inputs, weights[0][1]), fontsize=8)
+    if middle:
+        _draw_heads(middle[0], view, n_heads)
     _draw_cost(right.subplots(), cost(model, *inputs))
     return figure
+
+
+def _draw_heads(figure: SubFigure, view: _View, n_heads: int) -> None:
+    axes = figure.subplots(len(view.maps), n_heads, squeeze=False)
+    for row, (name, heads) in zip(axes, view.maps.items(), strict=True):
+        for head, ax in enumerate(row):
+            if head >= len(heads):
+                ax.set_axis_off()
+            elif view.query is not None:
+                draw_seen(ax, heads[head], view.query)
+            else:
+                ax.imshow(heads[head].numpy(), cmap="viridis", vmin=0, interpolation="nearest", aspect=view.aspect)
+            ax.set(xticks=[], yticks=[])
+            ax.set_title(f"head {head}", loc="left", pad=2)
+        more = f", {n_heads} of {len(heads)} heads" if len(heads) > n_heads else ""
+        row[0].set_title(f"{name}{more}\nhead 0", loc="left", pad=2)
+    figure.supxlabel(view.caption, fontsize=8)
 
 
 def _draw_input(ax: Axes, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -93,7 +157,7 @@ def _draw_input(ax: Axes, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         ax.text(0, 1, "\n".join([f"{len(first)} random token ids:", *lines]), va="top")
         return
     show_image(ax, first)
-    if not isinstance(model, VisionTransformer):
+    if not isinstance(model, VisionTransformer | GaussianImageEncoder):
         ax.set_title("the image", loc="left")
         return
     rows, columns = model.patches.grid(inputs[0])
@@ -109,26 +173,6 @@ def _draw_ledger(ax: Axes, table: Ledger) -> None:
     ax.set_title("the ledger", loc="left")
     text = table.text(axes=False)
     ax.text(0, 1, text, va="top", family="monospace", fontsize=5.2 if len(text.splitlines()) < 40 else 4.4)
-
-
-def _draw_head(ax: Axes, model: nn.Module, inputs: tuple[Tensor, ...], weights: Tensor) -> None:
-    """The map of what the class token (or else the mean query) sees of an image; the query x key table of a text."""
-    if isinstance(model, VisionTransformer):
-        ax.imshow(map_patches(weights, model.patches.grid(inputs[0])).numpy(), cmap="viridis", vmin=0)
-    else:
-        ax.imshow(weights.numpy(), cmap="viridis", vmin=0, interpolation="nearest", aspect="auto")
-    ax.set_axis_on()
-    ax.set_xticks([])
-    ax.set_yticks([])
-
-
-def _what_is_drawn(model: nn.Module, inputs: tuple[Tensor, ...], heads: Tensor) -> str:
-    scale = "dark: 0, bright: the largest weight of the map"
-    if not isinstance(model, VisionTransformer):
-        return f"weights of each query (down) on each key (across); {scale}"
-    rows, columns = model.patches.grid(inputs[0])
-    who = "the class token" if heads.shape[-1] > rows * columns else "the mean query"
-    return f"where {who} looks; {scale}"
 
 
 def _draw_cost(ax: Axes, price: Cost) -> None:

@@ -3,9 +3,10 @@
 import math
 
 import torch
+from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwork.functional.gaussian import gaussian_weights
 from headwork.inspection.style import house_style
@@ -35,20 +36,17 @@ def draw_absolute_codes(table: Tensor, n_shown: int = 5) -> Figure:
 
 def draw_heads(layer: PositionAttention, grid: tuple[int, int]) -> Figure:
     """Where each head attends from the centre pixel; contours hold 50 % (solid) and 90 % (dashed) of its weight."""
-    weights = layer.table(grid).detach()
     middle = grid[0] // 2, grid[1] // 2
-    n_across = min(len(weights), 5)
-    n_down = math.ceil(len(weights) / n_across)
+    seen = layer.seen_from(grid, middle).detach()
+    n_across = min(len(seen), 5)
+    n_down = math.ceil(len(seen) / n_across)
     with house_style():
         figure = Figure(figsize=(1.9 * n_across, 2.0 * n_down + 0.3), layout="constrained")
         for head, ax in enumerate(figure.subplots(n_down, n_across, squeeze=False).flat):
-            if head >= len(weights):
+            if head >= len(seen):
                 ax.set_axis_off()
                 continue
-            seen = weights[head, middle[0], middle[1]]
-            ax.imshow(seen.numpy(), cmap="viridis", vmin=0)
-            _outline(ax, seen)
-            ax.plot(middle[1], middle[0], "wx")
+            draw_seen(ax, seen[head], middle)
             ax.set(title=f"head {head}", xticks=[], yticks=[])
         figure.supxlabel("x: the query; solid: 50 %, dashed: 90 % of the weight")
     return figure
@@ -83,9 +81,22 @@ def verify_limit(centre: tuple[int, int] = (0, 1), grid: tuple[int, int] = (7, 7
     return figure
 
 
-def _outline(ax: Axes, seen: Tensor) -> None:
+def draw_seen(ax: Axes, seen: Float[Tensor, "row column"], query: tuple[int, int]) -> None:
+    """What one head sees from the query (x), with outlines around the pixels that hold 50 % and 90 % of the weight."""
+    ax.imshow(seen.numpy(), cmap="viridis", vmin=0)
     order = seen.flatten().sort(descending=True).values
     for share, line in CONTOURS.items():
         level = order[min(int((order.cumsum(0) < share).sum()), len(order) - 1)]
-        if seen.min() < level:
-            ax.contour((seen >= level).numpy(), levels=[0.5], colors="white", linestyles=line, linewidths=1)
+        _outline(ax, seen >= level, line)
+    ax.plot(query[1], query[0], "wx", markersize=4)
+    ax.set(xlim=(-0.5, seen.shape[1] - 0.5), ylim=(seen.shape[0] - 0.5, -0.5))
+
+
+def _outline(ax: Axes, inside: Bool[Tensor, "row column"], line: str, finer: int = 10) -> None:
+    """Along the edges of the pixels: each is many points, since a contour cuts corners by one."""
+    padded = nn.functional.pad(inside.float(), (1, 1, 1, 1))
+    points = padded.repeat_interleave(finer, 0).repeat_interleave(finer, 1)
+    rows, columns = ((torch.arange(n) + 0.5) / finer - 1.5 for n in points.shape)
+    ax.contour(
+        columns.numpy(), rows.numpy(), points.numpy(), levels=[0.5], colors="white", linestyles=line, linewidths=1
+    )

@@ -57,6 +57,11 @@ class PositionAttention(nn.Module):
         rows, columns = self.axis_weights(grid, queries)
         return einsum(rows, columns, "head i row, head j column -> head i j row column")
 
+    def seen_from(self, grid: tuple[int, int], pixel: tuple[int, int]) -> Float[Tensor, "head row column"]:
+        """The weights of one query, the one on this pixel."""
+        rows, columns = self.axis_weights(grid)
+        return einsum(rows[:, pixel[0]], columns[:, pixel[1]], "head row, head column -> head row column")
+
     def forward(
         self, x: Float[Tensor, "batch row column d_model"], queries: Places | None = None
     ) -> Float[Tensor, "batch query_row query_column d_out"]:
@@ -143,6 +148,10 @@ class GaussianAttention(PositionAttention):
         self, grid: tuple[int, int], queries: Places | None = None
     ) -> Float[Tensor, "head query_row query_column row column"]:
         return gaussian_weights(grid, self.centre, self.alpha, queries)
+
+    def seen_from(self, grid: tuple[int, int], pixel: tuple[int, int]) -> Float[Tensor, "head row column"]:
+        row, column = (self.centre.new_tensor([place], dtype=torch.float32) for place in pixel)
+        return self.table(grid, (row, column))[:, 0, 0]
 
     def _mix(self, x: Tensor, queries: Places | None) -> Float[Tensor, "batch head query_row query_column d"]:
         return gaussian_attention(x, self.centre, self.alpha, queries)

@@ -17,7 +17,7 @@ def text_gpt() -> RunConfig:
             n_layers=4,
             heads=choices.Heads(n_heads=4),
             feed_forward=choices.FeedForward(d_ff=512),
-            position=choices.LearnedPositions(max_tokens=256),
+            position=choices.LearnedPositions(max_tokens=128),
             dropout=0.0,
             attention_dropout=0.0,
         ),

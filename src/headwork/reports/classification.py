@@ -31,9 +31,9 @@ class Classification:
 
     probabilities: Float[Tensor, "example class"]
     truth: Int[Tensor, "example"]
-    labels: tuple[str, ...]
+    labels: Sequence[str]
     images: Float[Tensor, "example channel row column"] | None = None
-    texts: tuple[str, ...] | None = None
+    texts: Sequence[str] | None = None
     split: str = "test"
 
     def __post_init__(self) -> None:

@@ -70,12 +70,10 @@ class Comparison:
             figure = Figure(figsize=(4.4 * len(panels), height), layout="constrained")
             for ax, name in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
                 lines = _draw_runs(ax, self.runs, name, self.by)
-            unnamed = [""] * len(
-                lines
-            )  # matplotlib leaves out names that start with _, and sets those with $ as formulas
-            legend = figure.legend(lines, unnamed, loc="outside lower center", ncols=n_across, frameon=False)
-            for text, name in zip(legend.get_texts(), self.runs, strict=True):
-                text.set(text=shorten(name, 40), parse_math=False)
+            names = [shorten(name, 40) for name in self.runs]
+            legend = figure.legend(lines, names, loc="outside lower center", ncols=n_across, frameon=False)
+            for text in legend.get_texts():
+                text.set_parse_math(False)
         return figure
 
     def page(self) -> Page:

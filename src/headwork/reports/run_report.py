@@ -1,5 +1,6 @@
 """The page about one run: its result, its curves, its mistakes, and where its heads look."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -26,25 +27,26 @@ class RunReport:
     >>> rows = [Row(20, 1, "train", 0.9, 2.0), Row(20, 1, "valid", 0.4, 2.5, {"accuracy": 0.9})]
     >>> result = Classification(probabilities=torch.tensor([[0.9, 0.1], [0.7, 0.3]]), truth=torch.tensor([0, 1]),
     ...     labels=("cat", "dog"), texts=("it purrs", "it barks"))
-    >>> report = RunReport(title="Cats and dogs", summary=(("seed", 0), ("parameters", 12_345)), rows=tuple(rows),
+    >>> report = RunReport(title="Cats and dogs", summary=(("seed", 0), ("parameters", 12_345)), rows=rows,
     ...     metric="accuracy", classification=result)
     >>> report.result
     '50.0 % of the 2 test examples are right'
 
-    With a model at hand, pictures of its heads go under headings of their own, and a run folder has the rows:
+    In a run folder, with the model at hand:
 
-        pictures = (("Where the heads look", draw_class_token(model, image)),)
-        rows = tuple(read_metrics(folder / "metrics.jsonl"))
-        write_report(RunReport(title=..., rows=rows, metric="accuracy", pictures=pictures), folder / "report.html")
+        pictures = [("Where the heads look", draw_class_token(model, image)) for image in images[:2]]
+        rows = read_metrics(folder / "metrics.jsonl")
+        report = RunReport(title="...", rows=rows, metric="accuracy", classification=result, pictures=pictures)
+        write_report(report, folder / "report.html")
     """
 
     title: str
     headline: str = ""
-    summary: tuple[tuple[str, Cell], ...] = ()
-    rows: tuple[Row, ...] = ()
+    summary: Sequence[tuple[str, Cell]] = ()
+    rows: Sequence[Row] = ()
     metric: str | None = None
     classification: Classification | None = None
-    pictures: tuple[tuple[str, Picture], ...] = ()
+    pictures: Sequence[tuple[str, Picture]] = ()
 
     @property
     def result(self) -> str:
@@ -70,7 +72,7 @@ def write_report(report: RunReport, path: Path) -> None:
 def make_page(report: RunReport) -> Page:
     page = Page(report.title, report.result, f"Written by headwork {version('headwork')}; all of it is in this file.")
     if report.summary:
-        page.add("", Facts(report.summary))
+        page.add("", Facts(tuple(report.summary)))
     if report.rows:
         curves = Picture(draw_curves(report.rows, report.metric), describe_curves(report.rows, report.metric))
         numbers = list_epochs(report.rows, report.metric)
@@ -84,7 +86,7 @@ def make_page(report: RunReport) -> Page:
     return page
 
 
-def list_epochs(rows: tuple[Row, ...], metric: str | None) -> Table:
+def list_epochs(rows: Sequence[Row], metric: str | None) -> Table:
     """The numbers behind the curves: the validation rows, each with the last training loss before it."""
     names = ("loss",) if metric in (None, "loss") else ("loss", str(metric))
     lines, train = [], None

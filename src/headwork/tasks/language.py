@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwork.data import IGNORE, PairBatch, TokenBatch, Tokens
+from headwork.generation import translate
+from headwork.models.encoder_decoder import EncoderDecoder
 from headwork.tasks.task import Share, Shares
 
 
@@ -65,4 +67,15 @@ class Translation:
         return score_tokens(logits, batch.next, label_smoothing)
 
     def measure(self, model: nn.Module, batch: PairBatch) -> Shares:
-        return self.score(model, batch)
+        assert isinstance(model, EncoderDecoder)
+        said = translate(
+            model,
+            batch.source,
+            n_new=batch.next.shape[1],
+            begin=self.tokens.begin,
+            end=self.tokens.end,
+            source_visible=batch.source_visible,
+        )
+        said = F.pad(said, (0, batch.next.shape[1] - said.shape[1]), value=self.tokens.end)
+        right = ((said == batch.next) | (batch.next == IGNORE)).all(1).float().sum()
+        return {**self.score(model, batch), "exact_match": Share(right, len(said))}

@@ -1,0 +1,64 @@
+"""`headwork translate`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+
+@dataclass(frozen=True)
+class Translate:
+    """Let the encoder-decoder of a run translate texts, given here or line by line on stdin."""
+
+    run_folder: Annotated[Positional[Path], arg(name="run", help="The folder of a run.")]
+    texts: Annotated[Positional[tuple[str, ...]], arg(help="What to translate; none: the lines of stdin.")] = ()
+    beams: Annotated[int, arg(help="1 is greedy; more look at so many translations at a time.")] = 1
+    length_penalty: Annotated[float, arg(help="0: the most probable; 1: the best mean; more: longer ones.")] = 1.0
+    tokens: Annotated[int, arg(help="The longest translation, in tokens.")] = 64
+    json: Annotated[bool, arg(help="Print a line of JSON for each text.")] = False
+
+    def run(self) -> None:
+        import torch
+
+        from headwork.checks import check_positive
+        from headwork.generation import beam_search
+        from headwork.models import EncoderDecoder
+        from headwork.storage import load
+        from headwork.training import open_run
+
+        check_positive(beams=self.beams, tokens=self.tokens)
+        run = open_run(self.run_folder)
+        model = load(self.run_folder)
+        if not isinstance(model, EncoderDecoder) or run.tokens is None:
+            raise ValueError(f"run must be one of a translator, got {run.config.name}")
+        for text in self.sources():
+            ids = run.tokens.encode(text)
+            if not ids:
+                raise ValueError(f"texts must not be empty, got {text!r}")
+            best = beam_search(
+                model,
+                torch.tensor([ids]),
+                n_beams=self.beams,
+                n_new=self.tokens,
+                begin=run.tokens.begin,
+                end=run.tokens.end,
+                length_penalty=self.length_penalty,
+            )[0]
+            said = run.tokens.decode(best.ids.tolist())
+            line = {"source": text, "translation": said, "score": best.score}
+            print(json.dumps(line, ensure_ascii=False) if self.json else said, flush=True)
+
+    def sources(self) -> Iterator[str]:
+        if self.texts:
+            yield from self.texts
+            return
+        try:
+            for line in sys.stdin:
+                if line.strip():
+                    yield line.rstrip("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"stdin must be UTF-8, got the byte 0x{error.object[error.start]:02x}") from None

@@ -1,0 +1,108 @@
+"""Beam search: several translations of a source grow side by side, and the best finished one is the answer."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from headwork.checks import check_positive
+from headwork.generation.decoding import read_target
+from headwork.models import EncoderDecoder
+
+LARGEST_EXPONENT = 80.0
+"""e to this is a number in float32."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hypothesis:
+    """A translation and its score; `ids` are without `begin`, and with `end` unless `n_new` tokens came before it."""
+
+    ids: Int[Tensor, "token"]
+    score: float
+
+
+def beam_search(
+    model: EncoderDecoder,
+    source: Int[Tensor, "batch source_token"],
+    *,
+    n_beams: int,
+    n_new: int,
+    begin: int,
+    end: int,
+    length_penalty: float = 1.0,
+    source_visible: Bool[Tensor, "batch source_token"] | None = None,
+) -> list[Hypothesis]:
+    r"""The best translation that was found for each source, of at most `n_new` tokens.
+
+    The score of the n tokens after `begin`, `end` among them, is
+
+    $$\frac{1}{n^{\text{length penalty}}} \sum_{t=1}^{n} \log p(y_t \mid y_{<t}, x)$$
+
+    so a penalty of 0 asks for the most probable translation, 1 for the best mean, and more favours long ones. Of the
+    n_beams best continuations of all beams, those that end are finished; the n_beams best that do not end go on. A
+    source is done when nothing that its beams may become can be better than the best finished translation (Hugging
+    Face: `early_stopping="never"`). One beam is greedy search, and done at the first `end`.
+
+    >>> config = hw.models.EncoderDecoderConfig(vocab=100, d_model=8, n_encoder_layers=1, n_decoder_layers=1,
+    ...     heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=32))
+    >>> model, source = hw.models.EncoderDecoder(config), torch.tensor([[3, 1, 4], [1, 5, 9]])
+    >>> best, other = beam_search(model, source, n_beams=4, n_new=7, begin=0, end=1)
+    >>> best.score < 0 and len(best.ids) <= 7
+    True
+    """
+    check_positive(n_beams=n_beams)
+    check_length_penalty(length_penalty, n_new)
+    read = read_target(model, source, n_new=n_new, begin=begin, end=end, source_visible=source_visible)
+    ids = torch.full((len(source), 1, 1), begin, device=source.device)
+    sums = torch.zeros(len(source), 1, device=source.device)
+    best = [Hypothesis(ids[row, 0, 1:], -math.inf) for row in range(len(source))]
+    for n in range(1, n_new + 1):
+        logits = read(ids[:, :, -1].reshape(-1, 1))
+        ids, sums, rows = continuations(ids, sums, logits, n_beams if n_beams == 1 else 2 * n_beams)
+        ended = (ids[:, :, -1] == end) | (n == n_new)
+        scores = (sums / n**length_penalty).masked_fill(~ended, -math.inf)
+        score, beam = (t.tolist() for t in scores[:, :n_beams].max(1))
+        for row, hypothesis in enumerate(best):
+            if score[row] > hypothesis.score:
+                best[row] = Hypothesis(ids[row, beam[row], 1:], score[row])
+        ids, sums, rows = keep_best(ids, sums.masked_fill(ended, -math.inf), rows, n_beams)
+        longest = n_new if length_penalty > 0 else n + 1  # the length at which the sum of today scores best
+        bounds = (sums[:, 0] / longest**length_penalty).tolist()
+        if all(hypothesis.score >= bound for hypothesis, bound in zip(best, bounds, strict=True)):
+            break
+        read.reorder(rows.flatten())
+    return best
+
+
+def continuations(
+    ids: Int[Tensor, "batch beam token"],
+    sums: Float[Tensor, "batch beam"],
+    logits: Float[Tensor, "rows vocab"],
+    n_kept: int,
+) -> tuple[Int[Tensor, "batch kept longer"], Float[Tensor, "batch kept"], Int[Tensor, "batch kept"]]:
+    """The best continuations of each source by one token, best first, and the rows of the logits that they continue."""
+    batch, n_live = sums.shape
+    vocab = logits.shape[1]
+    log_p = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    totals = (sums.reshape(-1, 1) + log_p).reshape(batch, n_live * vocab)
+    sums, place = totals.topk(min(n_kept, n_live * vocab))
+    rows = place // vocab + n_live * torch.arange(batch, device=place.device)[:, None]
+    return torch.cat([ids.flatten(0, 1)[rows], (place % vocab)[..., None]], dim=-1), sums, rows
+
+
+def keep_best(
+    ids: Int[Tensor, "batch beam token"],
+    sums: Float[Tensor, "batch beam"],
+    rows: Int[Tensor, "batch beam"],
+    n_kept: int,
+) -> tuple[Int[Tensor, "batch kept token"], Float[Tensor, "batch kept"], Int[Tensor, "batch kept"]]:
+    sums, beam = sums.topk(min(n_kept, sums.shape[1]))
+    return torch.take_along_dim(ids, beam[..., None], dim=1), sums, rows.gather(1, beam)
+
+
+def check_length_penalty(length_penalty: float, n_new: int) -> None:
+    """A penalty so large that its power overflows would make all scores equal."""
+    if not abs(length_penalty) * math.log(max(n_new, 2)) < LARGEST_EXPONENT:
+        raise ValueError(f"length_penalty must keep n_new ** length_penalty finite, got {length_penalty}")

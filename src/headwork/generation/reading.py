@@ -1,0 +1,97 @@
+"""Readers take in token after token and score the word that comes next.
+
+A reader keeps the keys and values of what it has read. It runs its model in evaluation mode and without gradients, and
+gives it back as it was. One new token goes through the fast twin of the model, if there is one.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from headwork.generation.one_token import DecoderTwin, EncoderDecoderTwin, Watch, is_plain
+from headwork.generation.sampling import check_scores
+from headwork.inspection.shapes import evaluating
+from headwork.models import Decoder, EncoderDecoder
+
+
+class TextReader:
+    """Reads a text with a `Decoder`.
+
+    >>> config = hw.models.DecoderConfig(vocab=100, d_model=8, n_layers=2, heads=choices.Heads(n_heads=2),
+    ...     feed_forward=choices.FeedForward(d_ff=32))
+    >>> read = TextReader(hw.models.Decoder(config))
+    >>> read(torch.tensor([[3, 1, 4]])).shape
+    torch.Size([1, 100])
+    """
+
+    def __init__(self, model: Decoder) -> None:
+        self.model, self.cache = model, model.new_cache()
+        self.twin = DecoderTwin(model) if is_plain(model) else None
+        self.watch = Watch(model)
+        self.visible: Tensor | None = None
+
+    def __call__(
+        self, ids: Int[Tensor, "batch token"], visible: Bool[Tensor, "batch token"] | None = None
+    ) -> Float[Tensor, "batch vocab"]:
+        """The scores of the word after these tokens, of which `visible` marks the real ones (all, unless given)."""
+        with torch.inference_mode():
+            self._remember(ids, visible)
+            logits = self._read(ids)
+        check_scores(logits, self.cache.n_tokens)
+        return logits
+
+    def _remember(self, ids: Tensor, visible: Tensor | None) -> None:
+        """Which tokens are real must be said at every step for the whole past, once some were not."""
+        if visible is not None or self.visible is not None:
+            past = ids.new_ones(len(ids), self.cache.n_tokens, dtype=torch.bool)
+            new = torch.ones_like(ids, dtype=torch.bool)
+            parts = [past if self.visible is None else self.visible, new if visible is None else visible]
+            self.visible = torch.cat(parts, dim=1)
+
+    def _read(self, ids: Tensor) -> Tensor:
+        if self.twin is None or self.watch:
+            with evaluating(self.model):
+                return self.model(ids, visible=self.visible, cache=self.cache)[:, -1]
+        if self.cache.n_tokens and ids.shape[1] == 1:
+            return self.twin(ids, self.visible, self.cache)
+        with evaluating(self.model):  # only the last token's words are asked for
+            x = self.model.decode(ids, visible=self.visible, cache=self.cache)[:, -1:]
+            return self.model.words(x, self.model.embedding)[:, -1]
+
+
+class TargetReader:
+    """Reads a translation with an `EncoderDecoder`, which has read the source before."""
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        source: Int[Tensor, "batch source_token"],
+        source_visible: Bool[Tensor, "batch source_token"] | None = None,
+    ) -> None:
+        self.model, self.cache = model, model.new_cache()
+        self.twin = EncoderDecoderTwin(model) if is_plain(model) else None
+        self.watch = Watch(model)
+        with torch.inference_mode(), evaluating(model):
+            self.memory = model.encode(source, visible=source_visible)
+        self.memory_visible = source_visible
+
+    def __call__(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch vocab"]:
+        """The scores of the word after these tokens."""
+        with torch.inference_mode():
+            logits = self._read(ids)
+        check_scores(logits, self.cache.n_tokens)
+        return logits
+
+    def reorder(self, rows: Int[Tensor, "chosen"]) -> None:
+        """Go on with these rows of what was read, in this order."""
+        with torch.inference_mode():
+            self.cache.reorder(rows)
+            self.memory = self.memory.index_select(0, rows)
+            if self.memory_visible is not None:
+                self.memory_visible = self.memory_visible.index_select(0, rows)
+
+    def _read(self, ids: Tensor) -> Tensor:
+        if self.twin is not None and not self.watch and self.cache.n_tokens and ids.shape[1] == 1:
+            return self.twin(ids, self.memory_visible, self.cache)
+        with evaluating(self.model):
+            return self.model.decode(ids, self.memory, memory_visible=self.memory_visible, cache=self.cache)[:, -1]

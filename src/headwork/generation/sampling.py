@@ -1,0 +1,116 @@
+"""From the scores of all words to one of them: the best, or one by chance."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headwork.checks import check_above_zero, check_positive
+from headwork.configs import Checked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greedy(Checked):
+    """Always the word with the largest score."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample(Checked):
+    """A word by chance: the scores are divided by the temperature, then cut to the best `top_k`, then to `top_p`.
+
+    A temperature below 1 favours the likely words, above 1 the others; towards 0 it becomes `Greedy`.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_above_zero(temperature=self.temperature)
+        check_positive(top_k=self.top_k)
+        if self.top_p is not None:
+            check_top_p(self.top_p)
+
+
+Picking = Greedy | Sample
+
+
+def pick(
+    logits: Float[Tensor, "batch vocab"], how: Picking = Greedy(), generator: torch.Generator | None = None
+) -> Int[Tensor, "batch"]:
+    """One word for each row; the same generator in the same state picks the same words.
+
+    >>> pick(torch.tensor([[0.0, 2.0, 1.0]]))
+    tensor([1])
+    >>> pick(torch.zeros(4, 3), Sample(top_k=1), torch.Generator().manual_seed(0)).shape
+    torch.Size([4])
+    """
+    check_scores(logits)
+    match how:
+        case Greedy():
+            return logits.argmax(-1)
+        case Sample():
+            return torch.multinomial(probabilities(logits, how), 1, generator=generator).squeeze(-1)
+    raise TypeError(f"how must be Greedy() or Sample(...), got {how!r}")
+
+
+def probabilities(logits: Float[Tensor, "batch vocab"], how: Sample) -> Float[Tensor, "batch vocab"]:
+    """With which probability `pick` takes each word.
+
+    >>> probabilities(torch.tensor([[0.0, 1.0, 1.0]]), Sample(top_k=2))
+    tensor([[0.0000, 0.5000, 0.5000]])
+    """
+    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    temperature = max(how.temperature, torch.finfo(logits.dtype).tiny)
+    logits = (logits - logits.amax(-1, keepdim=True)) / temperature  # measured from the best score, nothing overflows
+    if how.top_k is not None:
+        logits = keep_top_k(logits, how.top_k)
+    if how.top_p is not None:
+        logits = keep_top_p(logits, how.top_p)
+    return logits.softmax(-1)
+
+
+def keep_top_k(logits: Float[Tensor, "*batch vocab"], k: int) -> Float[Tensor, "*batch vocab"]:
+    """The k largest scores stay (all of them if there are fewer, and those equal to the last); the others become -inf.
+
+    >>> keep_top_k(torch.tensor([3.0, 1.0, 2.0]), 2)
+    tensor([3., -inf, 2.])
+    """
+    check_positive(k=k)
+    least = logits.topk(min(k, logits.shape[-1])).values[..., -1:]
+    return logits.masked_fill(logits < least, -math.inf)
+
+
+def keep_top_p(logits: Float[Tensor, "*batch vocab"], p: float) -> Float[Tensor, "*batch vocab"]:
+    """The fewest words whose probability together reaches p stay, always at least one; the others become -inf.
+
+    Holtzman et al., "The curious case of neural text degeneration", 2020.
+
+    >>> keep_top_p(torch.tensor([0.5, 0.3, 0.2]).log(), 0.6).exp()
+    tensor([0.5000, 0.3000, 0.0000])
+    """
+    check_top_p(p)
+    if p == 1:  # rounding must not cost a word
+        return logits
+    best_first, order = logits.sort(dim=-1, descending=True)
+    probability = best_first.softmax(-1)
+    reached_before = probability.cumsum(-1) - probability >= p
+    reached_before[..., 0] = False
+    return logits.masked_fill(reached_before.scatter(-1, order, reached_before), -math.inf)
+
+
+def check_top_p(p: float) -> None:
+    if not 0 < p <= 1:
+        raise ValueError(f"top_p must lie in (0, 1], got {p}")
+
+
+def check_scores(logits: Float[Tensor, "batch vocab"], n_read: int | None = None) -> None:
+    """Raise unless the best score of every row is a finite number; a score of -inf beside it rules a word out."""
+    best = logits.amax(-1).tolist()
+    if not all(map(math.isfinite, best)):
+        row = next(i for i, score in enumerate(best) if not math.isfinite(score))
+        when = "" if n_read is None else f" after {n_read} tokens: are all weights of the model finite?"
+        raise ValueError(f"the best score of each row must be finite, got {best[row]} in row {row}{when}")

@@ -1,0 +1,129 @@
+"""The same tokens and scores as Hugging Face's generate, with random weights, in float64 from end to end."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from headwork.generation import beam_search, generate, keep_top_k, keep_top_p, translate
+from headwork.models import EncoderDecoder
+from tests.models.parity.comparing import NothingBelowFloat64
+from tests.models.parity.copying import encoder_decoder_from_t5
+from tests.models.parity.test_decoders import gpt2, llama
+from tests.models.parity.test_translators import marian
+from tests.models.small_models import ready, real_tokens, some_ids
+
+transformers = pytest.importorskip("transformers")
+
+BATCH, SOURCE, N_NEW = 5, 11, 9
+PAD = 36
+LENGTHS = (11, 3, 7, 11, 5)
+Pair = tuple[Any, Any]
+
+
+def t5() -> Pair:
+    """As many decoder as encoder layers: generate makes the cache of a T5 with more of them too short."""
+    config = transformers.T5Config(
+        vocab_size=37,
+        d_model=23,
+        d_kv=5,
+        d_ff=17,
+        num_layers=2,
+        num_heads=3,
+        relative_attention_num_buckets=8,
+        relative_attention_max_distance=16,
+        attn_implementation="eager",
+    )
+    theirs = ready(transformers.T5ForConditionalGeneration(config))
+    return theirs, encoder_decoder_from_t5(theirs)
+
+
+def hugging_face(model: Any, ids: Tensor, n_new: int, **options: Any) -> Any:
+    """It would take ids equal to the padding for padding: there are none."""
+    with NothingBelowFloat64():
+        return model.generate(
+            ids,
+            max_new_tokens=n_new,
+            do_sample=False,
+            pad_token_id=PAD,
+            forced_eos_token_id=None,
+            return_dict_in_generate=True,
+            output_scores=True,
+            **options,
+        )
+
+
+# --- greedy ----------------------------------------------------------------------------------------------------------
+
+every_decoder = pytest.mark.parametrize(("pair", "n_new"), [(gpt2, 6), (llama, 11)], ids=["gpt2", "llama"])
+
+
+@pytest.mark.usefixtures("float64")
+@every_decoder
+def test_text(pair: Callable[[], Pair], n_new: int) -> None:
+    (theirs, ours), ids = pair(), some_ids(BATCH, 7, PAD)
+    expected = hugging_face(theirs, ids, n_new, eos_token_id=None).sequences[:, 7:]
+    assert generate(ours, ids, n_new=n_new).equal(expected)
+
+
+@pytest.mark.usefixtures("float64")
+@every_decoder
+def test_text_of_padded_prompts_until_the_end(pair: Callable[[], Pair], n_new: int) -> None:
+    """transformers#18388, #25790. A row that has ended is filled with padding there, with the end here."""
+    (theirs, ours), ids, real = pair(), some_ids(BATCH, 7, PAD), real_tokens((7, 2, 5, 1, 3), 7, "left")
+    end = generate(ours, ids, n_new=n_new, visible=real)[1, 2].item()
+    expected = hugging_face(theirs, ids, n_new, eos_token_id=end, attention_mask=real.long()).sequences[:, 7:]
+    expected = expected.masked_fill(expected == PAD, end)
+    assert (expected[1, 2:] == end).all()
+    assert generate(ours, ids, n_new=n_new, visible=real, end=end).equal(expected)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("pair", [t5, marian])
+def test_translation(pair: Callable[[], Pair]) -> None:
+    (theirs, ours), source, real = pair(), some_ids(BATCH, SOURCE, PAD), real_tokens(LENGTHS, SOURCE)
+    expected = hugging_face(
+        theirs, source, N_NEW, eos_token_id=None, decoder_start_token_id=PAD, attention_mask=real.long()
+    ).sequences[:, 1:]
+    assert translate(ours, source, n_new=N_NEW, begin=PAD, end=None, source_visible=real).equal(expected)
+
+
+# --- beams -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("pair", [t5, marian])
+@pytest.mark.parametrize(("n_beams", "length_penalty"), [(2, 1.0), (3, 0.0), (4, 2.0), (5, 1.0), (5, -0.7)], ids=str)
+def test_beams(pair: Callable[[], Pair], n_beams: int, length_penalty: float) -> None:
+    (theirs, ours), source, real = pair(), some_ids(BATCH, SOURCE, PAD), real_tokens(LENGTHS, SOURCE)
+    end = translate(ours, source, n_new=N_NEW, begin=PAD, end=None, source_visible=real)[1, 4].item()
+    expected = hugging_face(
+        theirs,
+        source,
+        N_NEW,
+        num_beams=n_beams,
+        length_penalty=length_penalty,
+        early_stopping="never",
+        eos_token_id=end,
+        decoder_start_token_id=PAD,
+        attention_mask=real.long(),
+    )
+    found = beam_search(
+        ours,
+        source,
+        n_beams=n_beams,
+        n_new=N_NEW,
+        begin=PAD,
+        end=end,
+        length_penalty=length_penalty,
+        source_visible=real,
+    )
+    print([len(h.ids) for h in found], [h.ids[-1].item() == end for h in found])
+    for hypothesis, ids, score in zip(found, expected.sequences, expected.sequences_scores, strict=True):
+        n = len(hypothesis.ids)
+        assert hypothesis.ids.equal(ids[1 : n + 1])
+        assert (ids[n + 1 :] == PAD).all()
+        assert hypothesis.score == pytest.approx(score.item(), rel=1e-10)

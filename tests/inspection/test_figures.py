@@ -1,0 +1,96 @@
+"""The drawing of the inside of a model: its panels show the weights that the model has."""
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+import headwork as hw
+from headwork import choices
+from headwork.inspection import draw_inside
+from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig
+
+HEADS = {
+    "gaussian": choices.GaussianHeads(n_heads=11, precision="diagonal"),
+    "shift": choices.ShiftHeads(n_heads=3, d_value=5),
+    "query": choices.QueryShiftHeads(n_heads=2),
+    "content": choices.ContentShiftHeads(n_heads=3),
+}
+
+
+def image_encoder(heads: choices.ImageHeads, n_layers: int = 2) -> GaussianImageEncoder:
+    config = GaussianImageEncoderConfig(
+        n_classes=5, image=(6, 10), n_channels=1, d_model=12, n_layers=n_layers, heads=heads
+    )
+    return GaussianImageEncoder(config)
+
+
+def pictures(figure: Figure) -> list[Tensor]:
+    """What the panels of heads show, layer by layer."""
+    panels = [ax for ax in figure.axes if ax.get_title(loc="left").endswith(tuple(f"head {i}" for i in range(12)))]
+    return [torch.tensor(ax.images[0].get_array().data) for ax in panels if ax.images]
+
+
+@pytest.mark.parametrize("heads", HEADS.values(), ids=HEADS.keys())
+def test_heads_on_a_grid_look_from_the_patch_in_the_middle(heads, tmp_path):
+    model, image = image_encoder(heads), torch.rand(1, 1, 6, 10)
+    figure = draw_inside(model, image)
+    figure.savefig(tmp_path / "inside.png")
+    shown = pictures(figure)
+    assert len(shown) == 2 * min(heads.n_heads, 9)
+    model.eval()
+    with torch.no_grad(), hw.record(model) as seen:
+        model(image)
+    expected = []
+    for i in (0, 1):
+        weights = seen[f"layers.{i}.attention.weights"]
+        by_position = weights.ndim == 5
+        middle = weights[:, 1, 2] if by_position else weights[0].unflatten(1, (3, 5))[:, 1, 2].unflatten(1, (3, 5))
+        expected.extend(middle[:9])
+    for ours, theirs in zip(shown, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert "the image in 3 x 5 patches" in [ax.get_title(loc="left") for ax in figure.axes]
+
+
+def test_only_the_first_layers_are_drawn_and_the_title_says_so():
+    figure = draw_inside(image_encoder(HEADS["shift"], n_layers=6), torch.rand(1, 1, 6, 10), title="six")
+    assert len(pictures(figure)) == 4 * 3
+    assert figure.get_suptitle() == "six (the first 4 of 6 attention layers)"
+
+
+@pytest.mark.parametrize("pooling", [choices.ClassToken(), choices.MeanPooling()], ids=["token", "mean"])
+def test_a_vision_transformer_shows_its_class_token_or_its_mean_query(pooling):
+    config = hw.models.VisionTransformerConfig(
+        n_classes=5,
+        image=(6, 10),
+        n_channels=1,
+        patch=(2, 2),
+        d_model=12,
+        n_layers=1,
+        heads=choices.Heads(n_heads=3),
+        feed_forward=choices.FeedForward(d_ff=11),
+        pooling=pooling,
+    )
+    model, image = hw.models.VisionTransformer(config).eval(), torch.rand(1, 1, 6, 10)
+    with torch.no_grad(), hw.record(model) as seen:
+        model(image)
+    weights = seen["layers.0.attention.weights"][0]
+    expected = weights[:, 0, 1:] if isinstance(pooling, choices.ClassToken) else weights.mean(1)
+    for ours, theirs in zip(pictures(draw_inside(model, image)), expected, strict=True):
+        torch.testing.assert_close(ours.flatten(), theirs)
+
+
+def test_a_text_model_shows_every_query_and_key():
+    config = hw.models.DecoderConfig(
+        vocab=17, d_model=12, n_layers=1, heads=choices.Heads(n_heads=3), feed_forward=choices.FeedForward(d_ff=11)
+    )
+    model, ids = hw.models.Decoder(config).eval(), torch.randint(17, (1, 7))
+    with torch.no_grad(), hw.record(model) as seen:
+        model(ids)
+    for ours, theirs in zip(pictures(draw_inside(model, ids)), seen["layers.0.attention.weights"][0], strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_model_without_attention_is_drawn_without_heads():
+    figure = draw_inside(hw.models.ResNet(hw.models.ResNetConfig(n_classes=5, n_blocks=1)), torch.rand(1, 3, 8, 8))
+    assert pictures(figure) == []
