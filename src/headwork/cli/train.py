@@ -65,7 +65,6 @@ class Train:
             print(f"look at {report}, or compare runs with `headwork compare`")
 
     def find_run(self) -> "Run":
-        from headwork.data import load_data
         from headwork.recipes import change, find_recipe
         from headwork.training import new_run, open_run
 
@@ -79,7 +78,7 @@ class Train:
         if self.out is None and "WORLD_SIZE" in os.environ:
             raise ValueError("out must be given when many processes work on one run, got none")
         out = self.out or free_folder(Path("runs"), config.name)
-        return new_run(config, out, load_data(config.data), check=is_first_process())
+        return new_run(config, out, check=is_first_process())
 
     def changes(self) -> "Changes":
         from headwork.recipes import Changes

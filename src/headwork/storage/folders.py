@@ -41,9 +41,15 @@ def new_folder(path: Path, n_bytes: int = 0) -> Iterator[Path]:
         staging.rename(path)
         _flush(path.parent)
     except OSError as error:
-        raise _told(error, path, n_bytes) from error
+        raise told(error, path, n_bytes) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a process that was killed left half written; nobody else may be writing here."""
+    for path in folder.glob(".*.part"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def check_room(folder: Path, n_bytes: int) -> None:
@@ -81,9 +87,19 @@ def replace_file(path: Path, text: str) -> None:
         staging.replace(path)
         _flush(path.parent)
     except OSError as error:
-        raise _told(error, path, len(text)) from error
+        raise told(error, path, len(text)) from error
     finally:
         staging.unlink(missing_ok=True)
+
+
+def append_to_file(path: Path, text: str) -> None:
+    """Write behind what is there, and wait until the disk has it."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+        _flush(path)
+    except OSError as error:
+        raise told(error, path, len(text)) from error
 
 
 def link_file(source: Path, path: Path) -> None:
@@ -137,7 +153,7 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _told(error: OSError, path: Path, n_bytes: int) -> OSError:
+def told(error: OSError, path: Path, n_bytes: int) -> OSError:
     """The same error, with the path and the bytes that were needed."""
     needed = f" ({n_bytes:,} bytes are needed)" if n_bytes else ""
     return OSError(error.errno, f"cannot write {path}{needed}: {error.strerror or error}")

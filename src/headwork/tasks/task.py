@@ -1,7 +1,7 @@
 """What every task has: a loss to learn from, and figures to judge by."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -20,6 +20,7 @@ class Share(NamedTuple):
 Shares = Mapping[str, Share]
 
 
+@runtime_checkable
 class Task(Protocol[B_contra]):
     """A task knows its batches: how to score them, how to count them, and which figure says who is best."""
 

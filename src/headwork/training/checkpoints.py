@@ -4,8 +4,7 @@ The model is in safetensors as `hw.load` reads it, the rest in safetensors and J
 """
 
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shutil import rmtree
@@ -13,23 +12,14 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
-from torch.optim import Optimizer
+from torch import Tensor
 
 from headwork.storage.folders import DamagedError, new_folder, replace_file, verify
 from headwork.storage.models import BEST, WEIGHTS, n_bytes, read_json, read_tensors, write_json, write_tensors
-from headwork.training.optimisation import Average
+from headwork.training.learner import Learner
+from headwork.training.nonfinite import NonFiniteError
 
 REST, STATE = "training.safetensors", "state.json"
-WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
-"""From any number of processes, as if there were one."""
 
 
 @dataclass
@@ -48,81 +38,66 @@ class Progress:
     seconds: float = 0.0
 
 
-@dataclass
-class Learner:
-    """What learns: the model as it is and as it is called, its optimiser, and its average."""
-
-    model: nn.Module
-    called: nn.Module
-    optimiser: Optimizer
-    average: Average | None = None
-
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """The model as it is to be judged: without dropout, and with the averaged weights if there are such."""
-        self.called.eval()
-        if self.average is not None:
-            self.average.swap(self.model)
-        try:
-            yield
-        finally:
-            if self.average is not None:
-                self.average.swap(self.model)
-            self.called.train()
-
-    def load(self, weights: dict[str, Any]) -> None:
-        """These weights, from one process or for many."""
-        set_model_state_dict(self.model, weights, options=StateDictOptions(full_state_dict=True))
-
-
 def save_checkpoint(
     run: Path, learner: Learner, progress: Progress, beside: Mapping[str, str], *, writes: bool
-) -> Path:
+) -> None:
     """Write `checkpoints/step-...`; every process takes part, and the one that `writes` does."""
-    path = run / "checkpoints" / f"step-{progress.step:08d}"
-    if progress.part:
-        path = path.with_name(f"{path.name}-part-{progress.part:04d}")
-    own = cast(dict[str, Tensor], get_model_state_dict(learner.model, options=WHOLE))
-    optimiser = get_optimizer_state_dict(learner.model, learner.optimiser, options=WHOLE)
+    path = at_step(run, progress.step, progress.part)
+    own, averaged = learner.weights(), learner.averaged_weights()
+    settings, optimiser = learner.optimiser_state()
     if not writes or path.exists():
-        return path
-    settings, rest = _flatten(optimiser)
+        return
+    rest = {f"optimiser.{name}": tensor for name, tensor in optimiser.items()}
     if progress.part:
         rest |= {f"gradient.{name}": p.grad for name, p in learner.model.named_parameters() if p.grad is not None}
-    if learner.average is not None:
+    if averaged is not None:
         rest |= {f"own.{name}": tensor for name, tensor in own.items()}
+    best = own if averaged is None else averaged
+    _check_finite(best | rest, path)
     rest |= {"random.torch": torch.get_rng_state()}
-    best = own if learner.average is None else learner.average.state
+    state = {
+        "progress": asdict(progress),
+        "optimiser": settings,
+        "scaler": learner.scaler_state(),
+        "random": _other_chances(),
+    }
     with new_folder(path, n_bytes(best) + n_bytes(rest)) as folder:
         write_tensors(best, folder / WEIGHTS)
         write_tensors(rest, folder / REST)
-        write_json({"progress": asdict(progress), "optimiser": settings, "random": _other_chances()}, folder / STATE)
+        write_json(state, folder / STATE)
         for name, text in beside.items():
             (folder / name).write_text(text, encoding="utf-8")
-    return path
 
 
 def load_checkpoint(path: Path, learner: Learner) -> Progress:
     """Put the learner where the checkpoint was; raise if one bit of it is not what was written."""
     verify(path)
-    best, rest, state = read_tensors(path / WEIGHTS), read_tensors(path / REST), read_json(path / STATE)
-    own = _under("own.", rest) if learner.average is not None else best
-    learner.load(own)
-    if learner.average is not None:
-        learner.average.state = best
-    if _under("optimiser.", rest):  # before its first step an optimiser has no state, and must not be given one
-        optimiser = _unflatten(cast(list[dict[str, Any]], state["optimiser"]), rest)
-        set_optimizer_state_dict(
-            learner.model, learner.optimiser, optimiser, options=StateDictOptions(full_state_dict=True)
-        )
+    best, rest = read_tensors(path / WEIGHTS), read_tensors(path / REST)
+    state = cast(dict[str, Any], read_json(path / STATE))
+    if learner.average is None:
+        learner.load(best)
+    else:
+        learner.load_average(best)
+        learner.load(_under("own.", rest))
+    learner.load_optimiser(state["optimiser"], _under("optimiser.", rest))
+    learner.load_scaler(state["scaler"])
     for name, gradient in _under("gradient.", rest).items():
         parameter = learner.model.get_parameter(name)
         parameter.grad = gradient.to(parameter.device)
     torch.set_rng_state(rest["random.torch"])
-    _set_other_chances(cast(dict[str, Any], state["random"]))
-    progress = Progress(**cast(dict[str, Any], state["progress"]))
+    _set_other_chances(state["random"])
+    progress = Progress(**state["progress"])
     progress.shares = {name: (total, weight) for name, (total, weight) in progress.shares.items()}
     return progress
+
+
+def at_step(run: Path, step: int, part: int = 0) -> Path:
+    """Where the checkpoint of a step is, or of a part of the next one; their names sort as they were written.
+
+    >>> at_step(Path("runs/a"), 20, part=3).name
+    'step-00000020-part-0003'
+    """
+    return run / "checkpoints" / (f"step-{step:08d}" + (f"-part-{part:04d}" if part else ""))
 
 
 def checkpoints(run: Path) -> list[Path]:
@@ -130,54 +105,49 @@ def checkpoints(run: Path) -> list[Path]:
     return sorted((path for path in (run / "checkpoints").glob("step-*") if path.is_dir()), reverse=True)
 
 
-def find_whole(run: Path) -> tuple[Path | None, list[str]]:
+def find_whole(run: Path) -> tuple[Path | None, dict[Path, str]]:
     """The newest checkpoint that is whole, and what is wrong with those after it."""
-    problems = []
+    problems = {}
     for path in checkpoints(run):
         try:
             verify(path)
         except DamagedError as error:
-            problems.append(str(error))
+            problems[path] = str(error)
         else:
             return path, problems
     return None, problems
 
 
-def mark_best(run: Path, step: int) -> None:
-    replace_file(run / BEST, f'{{"checkpoint": "step-{step:08d}"}}\n')
+def set_aside(path: Path) -> None:
+    """Let a damaged checkpoint be none any more, since its step will be reached again."""
+    aside = path.with_name(f"damaged-{path.name}")
+    rmtree(aside, ignore_errors=True)
+    path.rename(aside)
 
 
-def prune(run: Path, keep: int, best_step: int | None) -> None:
+def mark_best(run: Path, path: Path) -> None:
+    replace_file(run / BEST, f'{{"checkpoint": "{path.name}"}}\n')
+
+
+def prune(run: Path, keep: int, best: Path | None) -> None:
     """Keep the newest checkpoints and the best."""
     for path in checkpoints(run)[keep:]:
-        if best_step is None or path.name != f"step-{best_step:08d}":
+        if path != best:
             rmtree(path, ignore_errors=True)
-
-
-def _flatten(state: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
-    """An optimiser's state as settings for JSON and tensors by name."""
-    tensors = {
-        f"optimiser.{key}.{name}": torch.as_tensor(value)
-        for name, values in state["state"].items()
-        for key, value in values.items()
-        if value is not None
-    }
-    return state["param_groups"], tensors
-
-
-def _unflatten(groups: list[dict[str, Any]], rest: Mapping[str, Tensor]) -> dict[str, Any]:
-    state: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in _under("optimiser.", rest).items():
-        key, parameter = name.split(".", 1)
-        state.setdefault(parameter, {})[key] = tensor
-    return {
-        "state": state,
-        "param_groups": [{k: tuple(v) if k == "betas" else v for k, v in g.items()} for g in groups],
-    }
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """What is not a number is not kept: going on from it would lead nowhere."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise NonFiniteError(
+                f"{path.name} would not be finite, first in {name}. "
+                "The run is kept as it was at its last checkpoint; try a smaller learning rate"
+            )
 
 
 def _other_chances() -> dict[str, Any]:

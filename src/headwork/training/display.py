@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Mapping
-from typing import Protocol, TextIO
+from typing import Protocol, TextIO, runtime_checkable
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -12,6 +12,7 @@ LINE_EVERY = 15.0
 """Seconds between plain lines within an epoch."""
 
 
+@runtime_checkable
 class Display(Protocol):
     """Somebody who is told what happens."""
 

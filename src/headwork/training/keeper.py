@@ -2,23 +2,28 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from torch import nn
 
-from headwork.storage.folders import link_file
-from headwork.storage.models import WEIGHTS, find_model, read_tensors
+from headwork.storage.claims import claimed
+from headwork.storage.folders import MANIFEST, link_file, sweep, verify
+from headwork.storage.models import WEIGHTS, load
 from headwork.tasks import means
 from headwork.training.checkpoints import (
-    Learner,
     Progress,
+    at_step,
     find_whole,
     load_checkpoint,
     mark_best,
     prune,
     save_checkpoint,
+    set_aside,
 )
 from headwork.training.display import Display
+from headwork.training.learner import Learner
 from headwork.training.log import Log
 from headwork.training.order import Plan
 from headwork.training.run import Run
@@ -47,24 +52,36 @@ class Keeper:
         self.run, self.learner, self.plan, self.display, self.watchers = run, learner, plan, display, watchers
         self.wait_for_all, self.writes = wait, plan.rank == 0
         self.log: Log | None = None
+        self.leaving = ExitStack()
 
     def __enter__(self) -> Self:
+        folder = self.run.folder
+        if (folder / MANIFEST).exists():
+            raise ValueError(f"run must be the folder of a run, got {folder}, which is one of its checkpoints")
+        if self.writes:
+            self.leaving.enter_context(claimed(folder))
+        self.leaving.callback(self.display.stop)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.display.stop()
-        if self.log is not None:
-            self.log.close()
+        self.leaving.close()
 
     def resume(self) -> Progress:
         """The newest checkpoint that is whole, or the beginning."""
         path, problems = find_whole(self.run.folder)
-        for problem in problems:
-            self.display.say(f"{problem}; the checkpoint before it is used")
+        for problem in problems.values():
+            self.display.say(f"{problem}; this checkpoint is not used")
         progress = Progress() if path is None else load_checkpoint(path, self.learner)
+        self.wait_for_all()
         if self.writes:
+            for folder in (self.run.folder, self.run.folder / "checkpoints"):
+                sweep(folder)
+            for damaged in problems:
+                set_aside(damaged)
             self.run.write()
+            self.keep_best(progress)
             self.log = Log(self.run.folder, progress.step)
+            self.leaving.callback(self.log.close)
         if path is not None:
             self.display.say(f"going on from step {progress.step} of {self.plan.n_steps}")
         self.display.start(self.plan.n_steps, progress.step)
@@ -92,19 +109,32 @@ class Keeper:
                 watcher(self.log.board, self.learner.model, progress.step)
 
     def save(self, progress: Progress) -> None:
-        path = save_checkpoint(self.run.folder, self.learner, progress, self.run.files(), writes=self.writes)
-        if self.writes and progress.best_step is not None:
+        """A checkpoint; those that are neither new nor the best go."""
+        save_checkpoint(self.run.folder, self.learner, progress, self.run.files(), writes=self.writes)
+        if self.writes:
             if progress.best_step == progress.step:
-                mark_best(self.run.folder, progress.step)
-                link_file(path / WEIGHTS, self.run.folder / WEIGHTS)
-            prune(self.run.folder, N_KEPT, progress.best_step)
+                self.keep_best(progress)
+            prune(self.run.folder, N_KEPT, self.best(progress))
         self.wait_for_all()
+
+    def best(self, progress: Progress) -> Path | None:
+        return None if progress.best_step is None else at_step(self.run.folder, progress.best_step)
+
+    def keep_best(self, progress: Progress) -> None:
+        """Let the run's folder name and hold the best; again when a run goes on, which may have died before this.
+
+        It is missing if a better one came after the checkpoint from which the run goes on; then that will come again.
+        """
+        best = self.best(progress)
+        if best is not None and best.exists():
+            verify(best)
+            mark_best(self.run.folder, best)
+            link_file(best / WEIGHTS, self.run.folder / WEIGHTS)
 
     def restore_best(self) -> None:
         """The weights of the best checkpoint, for the last evaluation."""
-        tensors = read_tensors(find_model(self.run.folder) / WEIGHTS)
         self.learner.average = None
-        self.learner.load(tensors)
+        self.learner.load(load(self.run.folder).state_dict())
 
     def finish(self, progress: Progress, test: dict[str, float]) -> None:
         if self.log is not None:

@@ -3,10 +3,9 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    pass
+from headwork.storage.folders import append_to_file, replace_file
 
 METRICS = "metrics.jsonl"
 Split = Literal["train", "valid", "test"]
@@ -19,14 +18,12 @@ class Log:
         from torch.utils.tensorboard import SummaryWriter
 
         self.path = run / METRICS
-        kept = [line for line in _lines(self.path) if _step_of(line) <= step]
-        self.path.write_text("".join(kept), encoding="utf-8")
-        self.board: SummaryWriter = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
+        replace_file(self.path, "".join(line for line in _lines(self.path) if _is_before(line, step)))
+        self.board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
 
     def write(self, split: Split, step: int, epoch: float, figures: Mapping[str, float], seconds: float) -> None:
         row = {"step": step, "epoch": round(epoch, 4), "split": split, **figures, "seconds": round(seconds, 3)}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        append_to_file(self.path, json.dumps(row, allow_nan=False) + "\n")
         for name, figure in figures.items():
             self.board.add_scalar(f"{name}/{split}", figure, step)
 
@@ -41,5 +38,7 @@ def _lines(path: Path) -> list[str]:
     return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
 
 
-def _step_of(line: str) -> int:
-    return int(json.loads(line)["step"])
+def _is_before(line: str, step: int) -> bool:
+    """Whether the line stays: the test comes last of all, so a run that goes on will write it again."""
+    row = json.loads(line)
+    return int(row["step"]) <= step and row["split"] != "test"

@@ -2,8 +2,8 @@
 
 import math
 import signal
-from collections.abc import Sequence
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, NoReturn, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -13,16 +13,17 @@ from torch.optim import Optimizer
 
 from headwork.data import Batch, Examples
 from headwork.models.sizes import build
-from headwork.tasks import AnyTask, Share, Shares, add_to
-from headwork.training.checkpoints import Learner, Progress
+from headwork.tasks import AnyTask, Share, Shares, Sums, add_to, means
+from headwork.training.checkpoints import Progress
 from headwork.training.config import RunConfig
 from headwork.training.display import Display, Quiet
-from headwork.training.evaluation import measure_all, on_device
+from headwork.training.evaluation import batches, measure_all, on_device
 from headwork.training.keeper import Clock, Keeper, Watcher
+from headwork.training.learner import Learner
 from headwork.training.machine import keep_memory, make_fabric
 from headwork.training.nonfinite import NonFiniteError, first_nonfinite
 from headwork.training.optimisation import Average, gradient_norm, learning_rate, make_optimiser
-from headwork.training.order import Plan, mix, training_batches
+from headwork.training.order import Plan, mix, seed_everything, training_batches
 from headwork.training.run import Run
 from headwork.training.stopping import StoppedError, StopRequest
 
@@ -49,6 +50,7 @@ def train(
     learner = make_learner(run.config, fabric)
     with Keeper(run, learner, plan, display, watchers, fabric.barrier) as keeper, stop.listening():
         progress = keeper.resume()
+        check_together(fabric, progress)
         clock = Clock(progress)
         try:
             for parts in training_batches(plan, data.train, progress.step):
@@ -58,7 +60,8 @@ def train(
                 progress.seconds = clock.seconds
                 display.stepped(progress.step, loss, training.batch_size * clock.steps_per_second(progress.step))
                 if plan.evaluates(progress.step):
-                    keeper.evaluated(progress, evaluate(fabric, learner, task, data.valid, training.batch_size))
+                    valid = evaluate(fabric, learner, task, data.valid, training.batch_size, progress.step)
+                    keeper.evaluated(progress, valid)
                 if plan.saves(progress.step):
                     keeper.save(progress)
                 raise_if_asked(fabric, stop)
@@ -66,10 +69,13 @@ def train(
             keeper.save(progress)
             where = f" and saved at step {progress.step} of {plan.n_steps}; go on with --resume {run.folder}"
             raise StoppedError(error.signal_number, where) from None
+        assert progress.best_step is not None
         keeper.restore_best()
-        valid, test = (evaluate(fabric, learner, task, split, training.batch_size) for split in (data.valid, data.test))
+        valid, test = (
+            evaluate(fabric, learner, task, split, training.batch_size, progress.best_step)
+            for split in (data.valid, data.test)
+        )
         keeper.finish(progress, test)
-    assert progress.best_step is not None
     return Outcome(progress.best_step, valid, test, progress.seconds)
 
 
@@ -86,27 +92,29 @@ def take_step(
     training = plan.training
     parts = [on_device(part, fabric.device) for part in parts]
     n_targets = total(fabric, float(sum(task.n_targets(part) for part in parts)))
-    loss = 0.0
-    for number, part in enumerate(parts):
-        if number < progress.part:
-            continue  # accumulated before the run was stopped
+
+    def score(model: nn.Module, number: int) -> Shares:
         torch.manual_seed(mix(training.seed, "dropout", progress.step, number, fabric.global_rank))
-        with fabric.no_backward_sync(learner.called, enabled=number < len(parts) - 1):  # type: ignore[arg-type]
-            shares = task.score(learner.called, part, training.label_smoothing)
+        return task.score(model, parts[number], training.label_smoothing)
+
+    seen: Sums = {}
+    for number in range(progress.part, len(parts)):  # from 0, unless some were accumulated before the run was stopped
+        is_last = number == len(parts) - 1
+        with fabric.no_backward_sync(learner.called, enabled=not is_last):  # type: ignore[arg-type]
+            shares = score(learner.called, number)
             fabric.backward(shares["loss"].total * (fabric.world_size / n_targets))
-        add_to(progress.shares, everybodys(fabric, shares))
-        loss += total(fabric, shares["loss"].total) / n_targets
+        shares = everybodys(fabric, shares)
+        add_to(seen, shares)
+        add_to(progress.shares, shares)
         progress.part += 1
-        if fabric.world_size == 1:
+        if not is_last and fabric.world_size == 1:
             raise_if_asked(fabric, stop)
 
-    norm = clip(fabric, learner, training.clip)
+    loss, norm = means(seen)["loss"], clip(fabric, learner, training.clip)
     if not math.isfinite(loss) or (not math.isfinite(norm) and training.precision != "float16"):
-        where = first_nonfinite(learner.model, task, parts[-1])
-        raise NonFiniteError(
-            f"step {progress.step + 1} has the loss {loss} and a gradient of norm {norm}: the first that is not finite "
-            f"is {where}. The run is kept as it was at its last checkpoint; try a smaller learning rate"
-        )
+        losses = [lambda number=number: score(learner.model, number)["loss"].total for number in range(len(parts))]
+        what = f"step {progress.step + 1} has the loss {loss} and a gradient of norm {norm}"
+        raise_nonfinite(fabric, learner, what, losses)
     for group in learner.optimiser.param_groups:
         group["lr"] = training.optimiser.lr * learning_rate(training.schedule, progress.step, plan.n_steps)
     learner.optimiser.step()
@@ -117,21 +125,39 @@ def take_step(
     return loss
 
 
-def evaluate(fabric: Fabric, learner: Learner, task: AnyTask, examples: Examples, batch_size: int) -> dict[str, float]:
+def evaluate(
+    fabric: Fabric, learner: Learner, task: AnyTask, examples: Examples, batch_size: int, step: int
+) -> dict[str, float]:
     """All figures on all examples, of the averaged weights if there are such; every process does the whole of it."""
     with learner.evaluating(), fabric.autocast():
-        return measure_all(task, learner.model, examples, batch_size, fabric.device)
+        figures = measure_all(task, learner.model, examples, batch_size, fabric.device)
+        if not all(map(math.isfinite, figures.values())):
+            losses = (
+                lambda batch=batch: task.score(learner.model, on_device(batch, fabric.device))["loss"].total
+                for batch in batches(examples, batch_size)
+            )
+            raise_nonfinite(fabric, learner, f"the evaluation at step {step} gives {figures}", losses)
+    return figures
+
+
+def raise_nonfinite(fabric: Fabric, learner: Learner, what: str, losses: Iterable[Callable[[], Tensor]]) -> NoReturn:
+    with fabric.autocast():
+        where = first_nonfinite(learner.model, losses)
+    raise NonFiniteError(
+        f"{what}: the first that is not finite is {where}. "
+        "The run is kept as it was at its last checkpoint; look at the data, or try a smaller learning rate"
+    )
 
 
 def make_learner(config: RunConfig, fabric: Fabric) -> Learner:
     """The model with fresh weights from the seed, its optimiser and its average, on their device."""
     training = config.training
-    torch.manual_seed(mix(training.seed, "weights"))
+    seed_everything(training.seed)
     model = build(config.model)
     called = fabric.setup_module(cast(nn.Module, torch.compile(model)) if training.compile else model)
     optimiser = cast(Optimizer, fabric.setup_optimizers(make_optimiser(training.optimiser, model)))
     average = None if training.ema is None else Average(model, training.ema)
-    return Learner(model, called, optimiser, average)
+    return Learner(model, called, optimiser, average, getattr(fabric.strategy.precision, "scaler", None))
 
 
 def clip(fabric: Fabric, learner: Learner, longest: float | None) -> float:
@@ -149,18 +175,24 @@ def everybodys(fabric: Fabric, shares: Shares) -> Shares:
     """The shares of all processes together."""
     if fabric.world_size == 1:
         return shares
-    return {
-        name: Share(torch.tensor(total(fabric, share.total)), total(fabric, share.weight))
-        for name, share in shares.items()
-    }
+    pairs = torch.tensor([(float(share.total.detach()), share.weight) for share in shares.values()])
+    summed = cast(Tensor, fabric.all_reduce(pairs.double(), reduce_op="sum"))
+    return {name: Share(both[0], float(both[1])) for name, both in zip(shares, summed, strict=True)}
 
 
-def total(fabric: Fabric, number: float | Tensor) -> float:
+def total(fabric: Fabric, number: float) -> float:
     """The sum over all processes."""
-    number = torch.as_tensor(number).detach()
     if fabric.world_size == 1:
-        return float(number)
-    return float(cast(Tensor, fabric.all_reduce(number.double(), reduce_op="sum")))
+        return number
+    return float(cast(Tensor, fabric.all_reduce(torch.tensor(number, dtype=torch.float64), reduce_op="sum")))
+
+
+def check_together(fabric: Fabric, progress: Progress) -> None:
+    if total(fabric, progress.step) != progress.step * fabric.world_size:
+        raise RuntimeError(
+            f"all processes must go on from the same step: the run's folder must be on a disk that all machines share, "
+            f"got step {progress.step} in process {fabric.global_rank}"
+        )
 
 
 def raise_if_asked(fabric: Fabric, stop: StopRequest) -> None:

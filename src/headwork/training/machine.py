@@ -93,7 +93,8 @@ def probe_bfloat16(code: str = _PROBE) -> str:
         return ""
     if child.returncode < 0:
         return f"died of {signal.Signals(-child.returncode).name}"
-    return f"failed ({child.stderr.strip().splitlines()[-1]})"
+    said = child.stderr.strip().splitlines() or [f"exit code {child.returncode}"]
+    return f"failed ({said[-1]})"
 
 
 def keep_memory() -> bool:
@@ -106,5 +107,5 @@ def keep_memory() -> bool:
     except (AttributeError, OSError, TypeError):  # not glibc
         return False
     trim_threshold, top_pad, mmap_threshold = -1, -2, -3
-    done = [mallopt(mmap_threshold, 2**30), mallopt(trim_threshold, 2**31 - 1), mallopt(top_pad, 2**26)]
-    return all(done)
+    kept = any(mallopt(mmap_threshold, size) for size in (2**30, 2**25))  # older ones refuse the larger
+    return bool(kept and mallopt(trim_threshold, 2**31 - 1) and mallopt(top_pad, 2**26))

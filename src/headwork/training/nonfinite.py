@@ -1,48 +1,53 @@
 """Which layer was the first to compute what is not a number."""
 
+from collections.abc import Callable, Iterable
+
 import torch
 from torch import Tensor, nn
 
-from headwork.data import Batch
-from headwork.tasks import AnyTask
-
 
 class NonFiniteError(RuntimeError):
-    """The loss or a gradient is not finite; no weight was changed by it."""
+    """A loss, a gradient or a weight is not finite; what is kept is from before it."""
 
     exit_code = 3
 
 
-def first_nonfinite(model: nn.Module, task: AnyTask, batch: Batch) -> str:
-    """Where the trouble starts: a weight, the output of a layer, or the gradient of a weight.
+def first_nonfinite(model: nn.Module, losses: Iterable[Callable[[], Tensor]]) -> str:
+    """Where the trouble starts: a weight, an input, the output of a layer, or the gradient of a weight.
 
-    The batch is scored once more, with eyes on every layer.
+    Each loss is computed once more, with eyes on every layer.
+
+    >>> model = nn.Linear(2, 3)
+    >>> first_nonfinite(model, [lambda: (0 * model(torch.ones(1, 2))).log().sum()])
+    'the loss'
     """
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
             return f"the weight {name}"
+    return next((where for loss in losses if (where := _watch(model, loss))), "the sum of the gradients")
+
+
+def _watch(model: nn.Module, compute: Callable[[], Tensor]) -> str | None:
     found: list[str] = []
 
-    def look(name: str, output: object) -> None:
-        if not found and isinstance(output, Tensor) and output.is_floating_point() and not output.isfinite().all():
-            found.append(f"the output of {name or type(model).__name__}")
+    def look(what: str, tensors: object) -> None:
+        for tensor in tensors if isinstance(tensors, tuple) else (tensors,):
+            if isinstance(tensor, Tensor) and tensor.is_floating_point() and not tensor.isfinite().all():
+                found.append(what)
 
-    hooks = [
-        module.register_forward_hook(lambda _module, _inputs, output, name=name: look(name, output))
-        for name, module in model.named_modules()
-    ]
+    hooks = [model.register_forward_pre_hook(lambda _module, inputs: look("the input", inputs))]
+    for name, module in model.named_modules():
+        what = f"the output of {name or type(model).__name__}"
+        hooks.append(module.register_forward_hook(lambda _module, _inputs, output, what=what: look(what, output)))
     try:
-        loss = task.score(model, batch)["loss"].total
+        loss = compute()
     finally:
         for hook in hooks:
             hook.remove()
-    if found:
-        return found[0]
-    if not loss.isfinite():
-        return "the loss"
-    model.zero_grad()
-    torch.autograd.backward(loss)
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None and not parameter.grad.isfinite().all():
-            return f"the gradient of {name}"
-    return "a gradient, in a part of the step that is gone"
+    look("the loss", loss)
+    if not found and loss.requires_grad:
+        model.zero_grad()
+        torch.autograd.backward(loss)
+        for name, parameter in model.named_parameters():
+            look(f"the gradient of {name}", parameter.grad)
+    return found[0] if found else None

@@ -52,7 +52,10 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.state = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        self.start_from(model)
+
+    def start_from(self, model: nn.Module) -> None:
+        self.state = _copy(model)
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
@@ -65,9 +68,13 @@ class Average:
 
     def swap(self, model: nn.Module) -> None:
         """Exchange the average and the model's own weights; the second time, back."""
-        own = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        own = _copy(model)
         model.load_state_dict(self.state)
         self.state = own
+
+
+def _copy(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
 def gradient_norm(model: nn.Module) -> Tensor:

@@ -1,15 +1,18 @@
 """Which examples come when, and every other chance: functions of the seed and the place in the run, so they resume."""
 
 import hashlib
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from headwork.data import Batch, Examples
 from headwork.training.config import TrainingConfig
+from headwork.training.stopping import leave_signals_to_parent
 
 
 def mix(*words: int | str) -> int:
@@ -19,6 +22,13 @@ def mix(*words: int | str) -> int:
     True
     """
     return int.from_bytes(hashlib.sha256(repr(words).encode()).digest()[:8], "big") >> 1
+
+
+def seed_everything(seed: int) -> None:
+    """Start every generator anew: PyTorch's for the weights, Python's and NumPy's for what a user's data may draw."""
+    torch.manual_seed(mix(seed, "weights"))
+    random.seed(mix(seed, "python"))
+    np.random.seed(mix(seed, "numpy") % 2**32)  # noqa: NPY002
 
 
 @dataclass(frozen=True)
@@ -103,7 +113,11 @@ class Fetch(Dataset[Batch]):
 def training_batches(plan: Plan, examples: Examples, first_step: int) -> Iterator[list[Batch]]:
     """The parts of each step, together; with loader workers they are made ahead, and are the same."""
     loader = DataLoader(
-        Fetch(examples), batch_size=None, sampler=Parts(plan, first_step), num_workers=plan.training.workers
+        Fetch(examples),
+        batch_size=None,
+        sampler=Parts(plan, first_step),
+        num_workers=plan.training.workers,
+        worker_init_fn=leave_signals_to_parent,
     )
     batches = iter(loader)
     for _ in range(first_step, plan.n_steps):

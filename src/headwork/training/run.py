@@ -2,20 +2,22 @@
 
 import json
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from headwork.configs import config_from_dict, config_to_dict
-from headwork.data import Dataset, Tokens, load_data
+from headwork.data import DataConfig, Dataset, Tokens, load_data
 from headwork.models.decoder import DecoderConfig
 from headwork.models.encoder import EncoderConfig
 from headwork.models.encoder_decoder import EncoderDecoderConfig
 from headwork.models.sizes import ModelConfig
-from headwork.storage.folders import replace_file
+from headwork.storage.folders import DamagedError, replace_file
 from headwork.storage.models import CONFIG, read_json
 from headwork.tasks import AnyTask, make_task
 from headwork.training.config import RunConfig
 
 TOKENS = "tokens.json"
+TextModelConfig = EncoderConfig | DecoderConfig | EncoderDecoderConfig
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,11 @@ class Run:
         return make_task(self.config.model, self.labels, self.tokens)
 
     def load_data(self) -> Dataset:
-        return load_data(self.config.data, self.config.training.seed)
+        """The data of the run, which must still speak its words: a text file, say, may have changed."""
+        data = _read(self.config.data, self.config.training.seed)
+        if data.labels != self.labels or _words(data.tokens) != _words(self.tokens):
+            raise ValueError(f"data must be what the run was begun with, got other labels or tokens for {self.folder}")
+        return data
 
     def files(self) -> dict[str, str]:
         """What the folder of a run holds beside its weights, and each checkpoint too, so that it can stand alone."""
@@ -41,43 +47,55 @@ class Run:
         return texts if self.tokens is None else texts | {TOKENS: self.tokens.to_json()}
 
     def write(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         for name, text in self.files().items():
             replace_file(self.folder / name, text)
 
 
-def new_run(config: RunConfig, folder: Path, data: Dataset, *, check: bool = True) -> Run:
+def new_run(config: RunConfig, folder: Path, *, check: bool = True) -> Run:
     """A run that is about to begin; its folder must not hold anything yet (of many processes, one has to check)."""
     if check and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         what = "another run; continue it with --resume" if is_run(folder) else "something else"
         raise ValueError(f"out must be a new or an empty folder, got {folder}, which holds {what}")
-    model = fit_to_data(config.model, data)
-    return Run(folder, replace(config, model=model), data.labels, data.tokens)
+    data = _read(config.data, config.training.seed)
+    return Run(folder, replace(config, model=fit_to_data(config.model, data)), data.labels, data.tokens)
 
 
 def open_run(folder: Path) -> Run:
     """The run in a folder."""
-    if not is_run(folder):
+    about = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    if "run" not in about:
         raise ValueError(f"run must be the folder of a run (with {CONFIG}, written by `headwork train`), got {folder}")
-    about = read_json(folder / CONFIG)
-    labels = about.get("labels")
-    tokens = folder / TOKENS
+    config, labels, tokens = config_from_dict(about["run"], [RunConfig]), about.get("labels"), folder / TOKENS
+    reads_text = isinstance(config.model, TextModelConfig)
+    if reads_text and not tokens.is_file():
+        raise DamagedError(f"{tokens} is missing")
     return Run(
         folder,
-        config_from_dict(about["run"], [RunConfig]),
+        config,
         tuple(map(str, labels)) if isinstance(labels, list) else None,
-        Tokens.from_json(tokens.read_text(encoding="utf-8")) if tokens.exists() else None,
+        Tokens.from_json(tokens.read_text(encoding="utf-8")) if reads_text else None,
     )
 
 
 def is_run(folder: Path) -> bool:
-    return (folder / CONFIG).is_file() and "run" in read_json(folder / CONFIG)
+    try:
+        return "run" in read_json(folder / CONFIG)
+    except (OSError, DamagedError):
+        return False
+
+
+@lru_cache(maxsize=1)
+def _read(config: DataConfig, seed: int) -> Dataset:
+    """The newest is kept: who trains, judges and reports on a run asks for the same data each time."""
+    return load_data(config, seed)
+
+
+def _words(tokens: Tokens | None) -> str | None:
+    return None if tokens is None else tokens.to_json()
 
 
 def fit_to_data(model: ModelConfig, data: Dataset) -> ModelConfig:
     """The model with as many words as the data has."""
-    match model:
-        case EncoderConfig() | DecoderConfig() | EncoderDecoderConfig() if data.tokens is not None:
-            return replace(model, vocab=len(data.tokens))
-        case _:
-            return model
+    if isinstance(model, TextModelConfig) and data.tokens is not None:
+        return replace(model, vocab=len(data.tokens))
+    return model

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+HEARD = (signal.SIGINT, signal.SIGTERM)
+
 
 class StoppedError(RuntimeError):
     """The user (SIGINT) or the machine (SIGTERM) asked to stop."""
@@ -16,19 +18,15 @@ class StoppedError(RuntimeError):
 
 
 class StopRequest:
-    """Remembers that somebody asked to stop; asked twice, it stops at once."""
+    """Remembers that somebody asked to stop; a second Ctrl-C stops at once."""
 
     def __init__(self) -> None:
         self.signal_number: int | None = None
 
-    @property
-    def asked(self) -> bool:
-        return self.signal_number is not None
-
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Hear Ctrl-C and SIGTERM while the block runs."""
-        before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self._hear) for number in HEARD}
         try:
             yield
         finally:
@@ -36,6 +34,13 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        if self.asked:
+        # Whoever starts many processes passes a Ctrl-C on as SIGTERM: only a second Ctrl-C is impatience.
+        if self.signal_number == number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.signal_number = number
+        self.signal_number = self.signal_number or number
+
+
+def leave_signals_to_parent(_worker: int = 0) -> None:
+    """For processes that help: a signal to the whole group is not for them, who stop when they are told to."""
+    for number in HEARD:
+        signal.signal(number, signal.SIG_IGN)

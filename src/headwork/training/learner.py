@@ -1,0 +1,107 @@
+"""What learns: a model, its optimiser and its average, in one process or spread over many."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.optim import Optimizer
+
+from headwork.training.optimisation import Average
+
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+"""From any number of processes, as if there were one; the first of them gets it."""
+FROM_WHOLE = StateDictOptions(full_state_dict=True)
+
+
+@dataclass
+class Learner:
+    """The model as it is and as it is called, and all that changes with it."""
+
+    model: nn.Module
+    called: nn.Module
+    optimiser: Optimizer
+    average: Average | None = None
+    scaler: GradScaler | None = None
+    """Of the loss, in float16."""
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model with the averaged weights, if there are such."""
+        if self.average is not None:
+            self.average.swap(self.model)
+        try:
+            yield
+        finally:
+            if self.average is not None:
+                self.average.swap(self.model)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """The model as it is to be judged: without dropout, and averaged."""
+        self.called.eval()
+        try:
+            with self.averaged():
+                yield
+        finally:
+            self.called.train()
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the model's own weights."""
+        state = cast(dict[str, Tensor], get_model_state_dict(self.model, options=WHOLE))
+        return {name: tensor.clone() for name, tensor in state.items()}
+
+    def averaged_weights(self) -> dict[str, Tensor] | None:
+        if self.average is None:
+            return None
+        with self.averaged():
+            return self.weights()
+
+    def optimiser_state(self) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
+        """Its settings for JSON, and its tensors by name; only the first process has them."""
+        state = cast(dict[str, Any], get_optimizer_state_dict(self.model, self.optimiser, options=WHOLE))
+        tensors = {
+            f"{key}.{name}": torch.as_tensor(value)
+            for name, values in state.get("state", {}).items()
+            for key, value in values.items()
+            if value is not None
+        }
+        return state.get("param_groups", []), tensors
+
+    def scaler_state(self) -> dict[str, Any] | None:
+        return None if self.scaler is None else self.scaler.state_dict()
+
+    def load(self, weights: dict[str, Any]) -> None:
+        set_model_state_dict(self.model, weights, options=FROM_WHOLE)
+
+    def load_average(self, weights: dict[str, Any]) -> None:
+        """Through the model, which knows what each process has to keep of it."""
+        assert self.average is not None
+        self.load(weights)
+        self.average.start_from(self.model)
+
+    def load_optimiser(self, groups: list[dict[str, Any]], tensors: Mapping[str, Tensor]) -> None:
+        if not tensors:  # before its first step an optimiser has no state, and must not be given one
+            return
+        state: dict[str, Any] = {}
+        for name, tensor in tensors.items():
+            key, parameter = name.split(".", 1)
+            state.setdefault(parameter, {})[key] = tensor
+        groups = [{key: tuple(v) if key == "betas" else v for key, v in group.items()} for group in groups]
+        set_optimizer_state_dict(
+            self.model, self.optimiser, {"state": state, "param_groups": groups}, options=FROM_WHOLE
+        )
+
+    def load_scaler(self, state: dict[str, Any] | None) -> None:
+        if self.scaler is not None and state is not None:
+            self.scaler.load_state_dict(state)

@@ -1,0 +1,59 @@
+"""Children that start in milliseconds: a process that has imported everything, and does nothing else, forks them.
+
+Each is as fresh as a new process, since nothing was trained in the one it comes from. `python -m tests.forks` is such
+a process: it reads a line of JSON for each child, `{"call": "module:function", "arguments": [...], "output": "file"}`.
+"""
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+
+def start(work: Callable[[], int | None], output: Path, environment: Mapping[str, str] | None = None) -> int:
+    """Do the work in a child whose exit code is what it returns, and whose words go to a file; its process id."""
+    process = os.fork()
+    if process:
+        return process
+    code = 70
+    try:
+        os.setsid()
+        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        os.environ.update(environment or {})
+        code = work() or 0
+    except BaseException:  # noqa: BLE001  # whatever it is, it must not go on in the parent's code
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def wait(process: int) -> int:
+    """The exit code of a child; of one that was killed, the signal as a negative number."""
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def serve() -> None:
+    importlib.import_module("headwork.training.loop")
+    importlib.import_module("torch.utils.tensorboard")
+    print("ready", flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "wait" in request:
+            print(wait(request["wait"]), flush=True)
+            continue
+        module, function = request["call"].split(":")
+        work = getattr(importlib.import_module(module), function)
+        arguments = request["arguments"]
+        environment = request["environment"]
+        print(start(lambda: work(*arguments), Path(request["output"]), environment), flush=True)  # noqa: B023
+
+
+if __name__ == "__main__":
+    serve()
