@@ -78,6 +78,18 @@ def test_looking_changes_nothing_and_rows_sum_to_one(kind):
     torch.testing.assert_close(total, torch.ones_like(total))
 
 
+def test_query_weights_separate_for_each_query_but_not_for_all_at_once():
+    """Each query has a row factor and a column factor of its own, so nothing can be mixed once for many queries."""
+    layer = QueryShiftAttention(D_MODEL, N_HEADS, GRID)
+    with hw.record(layer) as seen:
+        layer(torch.randn(BATCH, *GRID, D_MODEL))
+    table = seen["weights"].unflatten(3, GRID)
+    rows, columns = table.sum(4), table.sum(3)
+    torch.testing.assert_close(table, rows[..., :, None] * columns[..., None, :])
+    by_query = rows.unflatten(2, GRID)
+    assert (by_query[:, :, 0, 0] - by_query[:, :, 0, 1]).abs().max() > 0.1  # two queries of one row
+
+
 def test_a_smaller_grid_uses_the_shifts_it_has():
     layer = ShiftAttention(D_MODEL, N_HEADS, GRID)
     rows, columns = layer.axis_weights((2, 3))

@@ -6,6 +6,7 @@ The drawings are imported when they are first asked for, so that counting does n
 import importlib
 from typing import TYPE_CHECKING
 
+from headwork.inspection import position_costs as position_costs
 from headwork.inspection.centres import Snapshot as Snapshot
 from headwork.inspection.centres import gaussian_layers as gaussian_layers
 from headwork.inspection.centres import half_radius as half_radius

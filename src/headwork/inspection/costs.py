@@ -18,6 +18,7 @@ from headwork.layers.embeddings import PatchEmbedding, WordOutput
 from headwork.layers.feed_forward import FeedForward
 from headwork.layers.gaussian import PositionAttention
 from headwork.layers.grid_attention import QueryShiftAttention
+from headwork.layers.grid_codes import RelativePositionalEmbedding
 from headwork.layers.point import Point
 from headwork.layers.positions import RelativeShifts
 from headwork.models.encoder import ClassifyHead, FillMasksHead
@@ -233,7 +234,7 @@ def _operation(model: nn.Module, name: str) -> Operation:
     parts = name.split(".") if name else []
     for depth in range(len(parts), -1, -1):
         match model.get_submodule(".".join(parts[:depth])):
-            case RelativeShifts() if depth == len(parts):
+            case RelativeShifts() | RelativePositionalEmbedding() if depth == len(parts):
                 return "scores"
             case PositionAttention() if depth == len(parts):
                 return "mixing"
