@@ -185,8 +185,13 @@ def test_cells_are_shown_as_people_read_them(value, shown):
 def test_numbers_stand_on_the_right():
     table = Table(("name", "n", "none"), (("a", 1, None), ("bcd", 20, None)))
     assert table.text() == "name   n  none\na      1     –\nbcd   20     –"
-    assert '<td class="number">20</td>' in table.html()
-    assert "<td>bcd</td>" in table.html()
+    assert '<td class="number" data-name="n">20</td>' in table.html()
+    assert '<td data-name="name">bcd</td>' in table.html()
+
+
+def test_a_table_that_ends_with_a_text_is_prose():
+    assert '<table class="prose">' in Table(("n", "text"), ((1, "words"),)).html()
+    assert '<table class="numbers">' in Table(("text", "n"), (("words", 1),)).html()
 
 
 def test_a_row_that_does_not_fit_is_refused():

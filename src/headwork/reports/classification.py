@@ -92,7 +92,7 @@ def draw_confusion(truth: Int[Tensor, "example"], predicted: Int[Tensor, "exampl
         right = torch.diag(share.diagonal())
         wrong = share - right
         ax.imshow(right.numpy(), cmap=INK, vmin=0, vmax=1, interpolation="none")
-        ax.imshow(wrong.numpy(), cmap=GLOW, vmin=0, vmax=max(wrong.max().item(), 0.1), interpolation="none")
+        ax.imshow(wrong.numpy(), cmap=GLOW, vmin=0, vmax=max(wrong.max().item(), 0.25), interpolation="none")
         turned = UPWARDS if max(map(len, names)) > 3 else {}
         ax.set_xticks(range(len(names)), names, parse_math=False, **turned)
         ax.set_yticks(range(len(names)), names, parse_math=False)

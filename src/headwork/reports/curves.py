@@ -165,12 +165,11 @@ def _draw_panel(ax: Axes, rows: Sequence[Row], name: str, best: Row | None) -> N
     train, valid = ([row for row in rows if row.split == split] for split in ("train", "valid"))
     epochs = {math.ceil(row.epoch) for row in train}
     if len(train) > N_ROWS_FOR_MEANS * len(epochs):
-        ax.plot(*_points(train, name), color="0.8", linewidth=0.8)
-        ax.plot(*_means(train, name), color="0.45", linestyle="--", label="train, mean of each epoch")
-    elif any(not math.isnan(row.value(name)) for row in train):
-        _plot(ax, train, name, color="0.45", linestyle="--", label="train")
-    if any(not math.isnan(row.value(name)) for row in valid):
-        _plot(ax, valid, name, color="tab:blue", linestyle="-", label="validation")
+        ax.plot(*_points(train, name), color="0.6", alpha=0.5, linewidth=0.8)
+        _plot(ax, *_means(train, name), color="0.45", linestyle="--", label="train, mean of each epoch")
+    else:
+        _plot(ax, *_points(train, name), color="0.45", linestyle="--", label="train")
+    _plot(ax, *_points(valid, name), color="tab:blue", linestyle="-", label="validation")
     if best is not None and not math.isnan(best.value(name)):
         label = f"best epoch ({show(best.epoch)}): {show(best.value(name))}"
         ax.plot(best.epoch, best.value(name), "o", color="black", fillstyle="none", markersize=8, label=label)
@@ -191,9 +190,11 @@ def style_epochs(ax: Axes, name: str) -> None:
     ax.grid(axis="y", color="0.6", alpha=0.25, linewidth=0.6)
 
 
-def _plot(ax: Axes, rows: Sequence[Row], name: str, *, color: str, linestyle: str, label: str) -> None:
-    marker = "." if len(rows) <= N_POINTS_MARKED else ""
-    ax.plot(*_points(rows, name), color=color, linestyle=linestyle, marker=marker, markersize=4, label=label)
+def _plot(ax: Axes, epochs: list[float], values: list[float], *, color: str, linestyle: str, label: str) -> None:
+    """A line with its points, if these are few; nothing, not even a name in the legend, if there is no number."""
+    if not all(map(math.isnan, values)):
+        marker = "." if len(values) <= N_POINTS_MARKED else ""
+        ax.plot(epochs, values, color=color, linestyle=linestyle, marker=marker, markersize=4, label=label)
 
 
 def _points(rows: Sequence[Row], name: str) -> tuple[list[float], list[float]]:

@@ -107,7 +107,7 @@ def _add_mistakes(page: Page, result: Classification) -> None:
     counts = f"Of {len(result.truth):,} {result.split} examples {(result.predicted == result.truth).sum():,} are right"
     caption = (
         f"{counts}: the diagonal. A row is what was true, a column what the model said; "
-        "the stronger the colour, the larger the share of the row."
+        "the stronger the colour, the larger the share of the row, with mistakes (orange) on a finer scale."
     )
     figure = draw_confusion(result.truth, result.predicted, result.labels)
     page.add("What is taken for what", Picture(figure, caption))

@@ -43,17 +43,20 @@ class Table:
                 raise ValueError(f"a row must have a cell for each column, {self.columns}, got {row}")
 
     def html(self) -> str:
-        head = "".join(f"<th{_side(right)}>{escape(name)}</th>" for name, right in self._columns())
+        """The table as markup; on a narrow screen one that ends with a text is read row by row, each cell by name."""
+        columns = self._columns()
+        head = "".join(f"<th{_side(right)}>{escape(name)}</th>" for name, right in columns)
         body = "\n".join(
             "<tr>"
             + "".join(
-                f"<td{_side(right)}>{escape(show(cell))}</td>"
-                for cell, (_, right) in zip(row, self._columns(), strict=True)
+                f'<td{_side(right)} data-name="{escape(name)}">{escape(show(cell))}</td>'
+                for cell, (name, right) in zip(row, columns, strict=True)
             )
             + "</tr>"
             for row in self.rows
         )
-        table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        kind = "numbers" if columns[-1][1] else "prose"
+        table = f'<table class="{kind}">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>'
         table = f'<div class="scroll">{table}</div>'
         if self.folded:
             return f"<details><summary>{escape(self.caption)}</summary>\n{table}</details>"
