@@ -55,12 +55,9 @@ class DecoderLayer(nn.Module):
         cache: GrowingCache | None = None,
         memory_cache: FixedCache | None = None,
     ) -> Float[Tensor, "batch token d_model"]:
-        def attend_to_itself(y: Tensor) -> Tensor:
-            return self.self_attention(y, y, visible, causal=causal, bias=bias, rotation=rotation, cache=cache)
-
-        def attend_to_memory(y: Tensor) -> Tensor:
-            return self.cross_attention(y, memory, memory_visible, cache=memory_cache)
-
-        x = self.self_attention_residual(x, attend_to_itself)
-        x = self.cross_attention_residual(x, attend_to_memory)
+        options = {"causal": causal, "bias": bias, "rotation": rotation, "cache": cache}
+        x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, visible, **options))
+        x = self.cross_attention_residual(
+            x, lambda y: self.cross_attention(y, memory, memory_visible, cache=memory_cache)
+        )
         return self.feed_forward_residual(x, self.feed_forward)

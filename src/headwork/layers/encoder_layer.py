@@ -50,8 +50,6 @@ class EncoderLayer(nn.Module):
         rotation: Rotation | None = None,
         cache: AttentionCache | None = None,
     ) -> Float[Tensor, "batch token d_model"]:
-        def attend(y: Tensor) -> Tensor:
-            return self.attention(y, y, visible, causal=causal, bias=bias, rotation=rotation, cache=cache)
-
-        x = self.attention_residual(x, attend)
+        options = {"causal": causal, "bias": bias, "rotation": rotation, "cache": cache}
+        x = self.attention_residual(x, lambda y: self.attention(y, y, visible, **options))
         return self.feed_forward_residual(x, self.feed_forward)
