@@ -11,8 +11,7 @@ BIN := .venv/bin
 	touch $@
 
 demo: .venv/installed
-	$(BIN)/headwork trace digits-vit --figure out/demo.png
-	$(BIN)/headwork cost digits-vit
+	$(BIN)/headwork train digits-vit
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto -q
