@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -54,7 +54,7 @@ class Keeper:
         self.log: Log | None = None
         self.leaving = ExitStack()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Keeper":
         folder = self.run.folder
         if (folder / MANIFEST).exists():
             raise ValueError(f"run must be the folder of a run, got {folder}, which is one of its checkpoints")

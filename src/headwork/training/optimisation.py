@@ -12,15 +12,18 @@ from headwork.training.config import SGD, AdamW, Constant, Cosine
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
     """The matrices of products decay; biases, norms, embeddings, positions and the places of heads do not.
 
+    Every such matrix is called `weight`, and so is the vector of a norm; what is looked up is a `table`.
+
     >>> [len(group["params"]) for group in decay_groups(nn.Sequential(nn.Linear(3, 5), nn.LayerNorm(5)), 0.1)]
     [1, 3]
     """
-    decaying = {module.weight for module in model.modules() if isinstance(module, nn.Linear | nn.Conv2d)}
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return [
-        {"params": [p for p in trained if p in decaying], "weight_decay": weight_decay},
-        {"params": [p for p in trained if p not in decaying], "weight_decay": 0.0},
-    ]
+    decaying: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            is_matrix = name.rpartition(".")[2] == "weight" and parameter.ndim > 1
+            (decaying if is_matrix else others).append(parameter)
+    return [{"params": decaying, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
 
 
 def make_optimiser(config: AdamW | SGD, model: nn.Module) -> Optimizer:
