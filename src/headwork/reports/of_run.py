@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headwork.data import Dataset, Examples, ImageBatch, PairBatch, TextBatch, TokenBatch
+from headwork.layers import PositionAttention
 from headwork.models import Decoder, Encoder, EncoderDecoder, GaussianImageEncoder, VisionTransformer
 from headwork.reports.attention import (
     draw_between_tokens,
@@ -29,8 +30,6 @@ from headwork.training.run import Run
 REPORT = "report.html"
 N_EXAMPLES = 2
 """Examples whose attention is drawn."""
-N_TOKENS = 24
-"""Tokens of a text that are drawn."""
 HEADING = "Where the heads look"
 
 
@@ -92,9 +91,9 @@ def draw_attention(run: Run, model: nn.Module, examples: Examples) -> Iterator[P
         return run.tokens.strings(ids.tolist())
 
     match model, batch:
-        case GaussianImageEncoder(), _:
+        case GaussianImageEncoder(), _ if any(isinstance(module, PositionAttention) for module in model.modules()):
             yield from draw_gaussian_heads(model)
-        case VisionTransformer(), ImageBatch():
+        case VisionTransformer() | GaussianImageEncoder(), ImageBatch():
             for image in batch.image:
                 yield draw_class_token(model, image)
         case EncoderDecoder(), PairBatch():
@@ -103,10 +102,10 @@ def draw_attention(run: Run, model: nn.Module, examples: Examples) -> Iterator[P
                 target = batch.target[row][batch.target_visible[row]]
                 yield draw_source_target(model, source, target, strings(source), strings(target))
         case Decoder(), TokenBatch():
-            for ids in batch.ids[:, :N_TOKENS]:
+            for ids in batch.ids:
                 yield draw_lower_triangle(model, ids, strings(ids))
         case Encoder(), TextBatch():
-            for ids in batch.ids[:, :N_TOKENS]:
-                yield draw_between_tokens(model, ids, None, strings(ids))
+            for ids, visible in zip(batch.ids, batch.visible, strict=True):
+                yield draw_between_tokens(model, ids, visible, strings(ids))
         case _:  # a residual network has no heads
             return
