@@ -22,6 +22,11 @@ def test_the_manual_is_whole_and_in_order():
     assert len(text) == sum(map(len, topics.values())) + len(topics) - 1
 
 
+def test_the_order_of_the_topics_is_that_of_their_names(monkeypatch):
+    monkeypatch.setattr("pydoc_data.topics.topics", {"b": "two", "a": "one"})
+    assert bundled_text() == "one\ntwo"
+
+
 @pytest.mark.parametrize("name", ["text", "byte pairs"])
 def test_the_parts_follow_each_other(name):
     text = bundled_text()

@@ -107,6 +107,8 @@ def test_the_tokens_are_those_of_the_training_part():
     letters = {*"".join(source + target for source, target in read(data.train, data.tokens))}
     assert len(data.tokens) == len(letters) + 4
     assert data.tokens.encode("ř") == [data.tokens.unknown]
+    tiny = load_data(Dates(n_train=1, n_valid=100, n_test=1))
+    assert any("�" in source for source, _ in read(tiny.valid, tiny.tokens))
 
 
 def test_the_split_seed_says_which():
@@ -115,10 +117,11 @@ def test_the_split_seed_says_which():
 
 
 def test_a_single_language_and_a_full_calendar():
-    data = load_data(Dates(languages=("en_GB",), first_year=2024, last_year=2024, n_train=364, n_valid=1, n_test=1))
-    assert len(data.train) == 364
-    sources = [source for source, _ in read(data.train, data.tokens)]
-    assert any(re.fullmatch(r"\d+ [A-Z][a-z]+ 2024", source) for source in sources)
+    config = Dates(languages=("en_GB",), first_year=2024, last_year=2024, n_train=364, n_valid=1, n_test=1)
+    data = load_data(config)
+    pairs = read(data.train, data.tokens)
+    assert pairs == write_pairs(config)[:364]
+    assert any(re.fullmatch(r"\d+ [A-Z][a-z]+ 2024", source) for source, _ in pairs)
 
 
 @pytest.mark.parametrize(
