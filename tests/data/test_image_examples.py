@@ -12,7 +12,7 @@ from scipy import ndimage
 from sklearn import datasets
 
 from headwork.data import Digits, Mnist5k, load_data
-from headwork.data.image_examples import ImageExamples, shift_images
+from headwork.data.image_examples import ImageExamples, Moves, move_images
 from tests.data.conftest import load
 
 
@@ -74,23 +74,29 @@ def test_augment_can_be_turned_off():
 @given(
     row=st.floats(-3, 3),
     column=st.floats(-3, 3),
+    turn=st.floats(-2, 2),
+    zoom=st.floats(0.5, 2),
     shape=st.sampled_from([(5, 7), (7, 5), (1, 3), (28, 28)]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_a_shift_is_that_of_scipy(row, column, shape, seed):
+def test_a_move_is_that_of_scipy(row, column, turn, zoom, shape, seed):
     images = torch.from_numpy(np.random.default_rng(seed).random((2, 3, *shape)).astype(np.float32))
     shifts = torch.tensor([[row, column], [column, row]], dtype=torch.float32)
-    moved = shift_images(images, shifts)
-    for image, shift, actual in zip(images, shifts, moved, strict=True):
-        expected = ndimage.shift(image.double().numpy(), (0, *shift.tolist()), order=1, mode="grid-constant")
-        torch.testing.assert_close(actual.double(), torch.from_numpy(expected), rtol=0, atol=1e-5)
+    moved = move_images(images, shifts, torch.tensor([turn, -turn]), torch.tensor([zoom, 1 / zoom]))
+    for image, shift, angle, size, actual in zip(images, shifts, (turn, -turn), (zoom, 1 / zoom), moved, strict=True):
+        back = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]) / size
+        middle = (np.array(shape) - 1) / 2
+        offset = middle - back @ (middle + shift.numpy())
+        for channel, seen in zip(image, actual, strict=True):
+            expected = ndimage.affine_transform(channel.double().numpy(), back, offset, order=1, mode="grid-constant")
+            torch.testing.assert_close(seen.double(), torch.from_numpy(expected), rtol=0, atol=1e-4)
 
 
 def test_images_move_by_up_to_max_shift_each_way():
     """A single bright pixel shows where it went: its centre of mass."""
     image = torch.zeros(1, 1, 9, 11)
     image[..., 4, 5] = 1
-    examples = ImageExamples(image.expand(500, 1, 9, 11), torch.zeros(500, dtype=torch.long), max_shift=2.0)
+    examples = ImageExamples(image.expand(500, 1, 9, 11), torch.zeros(500, dtype=torch.long), moves=Moves(shift=2.0))
     moved = examples.batch(range(500), epoch=1).image
     row = (moved.sum((1, 3)) * torch.arange(9)).sum(-1) - 4
     column = (moved.sum((1, 2)) * torch.arange(11)).sum(-1) - 5

@@ -6,7 +6,7 @@ import numpy as np
 
 from headwork import configs
 from headwork.data.examples import Dataset
-from headwork.data.image_examples import make_image_dataset
+from headwork.data.image_examples import Moves, make_image_dataset
 from headwork.data.splits import check_sizes, split_by_label
 
 N_DIGITS = 1797
@@ -14,7 +14,7 @@ N_DIGITS = 1797
 
 @dataclass(frozen=True, kw_only=True)
 class Digits(configs.Checked):
-    """How the digits are split; `augment` moves each training image by up to one pixel along each axis."""
+    """How the digits are split; `augment` shifts, turns and zooms each training image a little."""
 
     augment: bool = True
     n_valid: int = 300
@@ -46,6 +46,6 @@ def load_digits(config: Digits, seed: int = 0) -> Dataset:
         digits.target,
         brightest=16,
         split=split_by_label(digits.target, config.n_valid, config.n_test, config.split_seed),
-        max_shift=1.0 if config.augment else 0.0,
+        moves=Moves(shift=0.4, turn=10, zoom=0.1) if config.augment else None,
         seed=seed,
     )

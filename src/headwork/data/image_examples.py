@@ -1,5 +1,6 @@
 """Labelled images, in training each moved a little, differently in each epoch."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,13 +15,22 @@ from headwork.data.examples import Dataset, choose, random_numbers
 from headwork.data.splits import Split
 
 
+@dataclass(frozen=True)
+class Moves:
+    """How far a training image may go, either way: pixels along each axis, degrees, and a share of its size."""
+
+    shift: float
+    turn: float = 0.0
+    zoom: float = 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class ImageExamples:
-    """Images and their labels; in an epoch each image moves by up to `max_shift` pixels along each axis."""
+    """Images and their labels; in an epoch each image is moved at random, within `moves`."""
 
     images: Float[Tensor, "example channel row column"]
     labels: Int[Tensor, "example"]
-    max_shift: float = 0.0
+    moves: Moves | None = None
     seed: int = 0
 
     def __len__(self) -> int:
@@ -29,27 +39,37 @@ class ImageExamples:
     def batch(self, indices: Sequence[int], epoch: int | None = None) -> ImageBatch:
         chosen = choose(indices, len(self))
         image = self.images[chosen]
-        if epoch is not None and self.max_shift > 0:
-            numbers = random_numbers(self.seed, epoch, len(self), 2)[chosen]
-            image = shift_images(image, self.max_shift * (2 * numbers - 1).float())
+        if epoch is not None and self.moves is not None:
+            numbers = 2 * random_numbers(self.seed, epoch, len(self), 4)[chosen].float() - 1
+            shift = self.moves.shift * numbers[:, :2]
+            turn = math.radians(self.moves.turn) * numbers[:, 2]
+            zoom = 1 + self.moves.zoom * numbers[:, 3]
+            image = move_images(image, shift, turn, zoom)
         return ImageBatch(image, self.labels[chosen])
 
 
-def shift_images(
-    images: Float[Tensor, "batch channel row column"], shift: Float[Tensor, "batch 2"]
+def move_images(
+    images: Float[Tensor, "batch channel row column"],
+    shift: Float[Tensor, "batch 2"],
+    turn: Float[Tensor, "batch"],
+    zoom: Float[Tensor, "batch"],
 ) -> Float[Tensor, "batch channel row column"]:
-    """Each image moved by its own shift (row, column) in pixels, with zeros behind it; between pixels, a mix of four.
+    """Each image zoomed and turned (in radians, from the rows to the columns) about its middle, then shifted.
+
+    Where nothing was, there are zeros; between pixels, a mix of four.
 
     >>> image = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-    >>> shift_images(image, torch.tensor([[1.0, 0.0]]))
+    >>> move_images(image, torch.tensor([[1.0, 0.0]]), torch.zeros(1), torch.ones(1))
     tensor([[[[0., 0.],
               [1., 2.]]]])
     """
     _, _, n_rows, n_columns = images.shape
-    # PyTorch's grid is (column, row), an image is 2 wide, and each pixel asks where it comes from.
-    back = -2 * shift.flip(-1) / torch.tensor([n_columns, n_rows])
-    where = torch.cat([torch.eye(2).expand(len(images), 2, 2), back[..., None]], dim=-1)
-    grid = F.affine_grid(where, list(images.shape), align_corners=False)
+    # Each pixel asks where it comes from; PyTorch's grid is (column, row), and an image is 2 wide.
+    cos, sin = turn.cos() / zoom, turn.sin() / zoom
+    back = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
+    half = torch.tensor([n_columns, n_rows]) / 2
+    offset = -back @ shift.flip(-1)[..., None] / half[:, None]
+    grid = F.affine_grid(torch.cat([back * half / half[:, None], offset], -1), list(images.shape), align_corners=False)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
@@ -59,14 +79,14 @@ def make_image_dataset(
     *,
     brightest: int,
     split: Split,
-    max_shift: float,
+    moves: Moves | None,
     seed: int,
 ) -> Dataset:
     """Grey images with values from 0 to `brightest`, as a data set whose training images move."""
     pixels = torch.from_numpy(images).float()[:, None] / brightest
     classes = torch.from_numpy(labels).long()
     return Dataset(
-        train=ImageExamples(pixels[split.train], classes[split.train], max_shift, seed),
+        train=ImageExamples(pixels[split.train], classes[split.train], moves, seed),
         valid=ImageExamples(pixels[split.valid], classes[split.valid]),
         test=ImageExamples(pixels[split.test], classes[split.test]),
         labels=tuple(str(label) for label in sorted(set(labels.tolist()))),

@@ -6,7 +6,7 @@ import numpy as np
 
 from headwork import configs
 from headwork.data.examples import Dataset
-from headwork.data.image_examples import make_image_dataset
+from headwork.data.image_examples import Moves, make_image_dataset
 from headwork.data.splits import check_sizes, split_by_label
 
 N_IMAGES = 5000
@@ -14,7 +14,7 @@ N_IMAGES = 5000
 
 @dataclass(frozen=True, kw_only=True)
 class Mnist5k(configs.Checked):
-    """How the images are split; `augment` moves each training image by up to two pixels along each axis."""
+    """How the images are split; `augment` shifts, turns and zooms each training image a little."""
 
     augment: bool = True
     n_valid: int = 500
@@ -49,6 +49,6 @@ def load_mnist(config: Mnist5k, seed: int = 0) -> Dataset:
         labels,
         brightest=255,
         split=split_by_label(labels, config.n_valid, config.n_test, config.split_seed),
-        max_shift=2.0 if config.augment else 0.0,
+        moves=Moves(shift=2, turn=10, zoom=0.1) if config.augment else None,
         seed=seed,
     )

@@ -23,7 +23,9 @@ def digits_vit() -> RunConfig:
             heads=choices.Heads(n_heads=4),
             feed_forward=choices.FeedForward(d_ff=128),
         ),
-        training=TrainingConfig(batch_size=64, epochs=60, optimiser=AdamW(lr=2e-3)),
+        training=TrainingConfig(
+            batch_size=64, epochs=60, optimiser=AdamW(lr=3e-3, weight_decay=0.3), label_smoothing=0.1, ema=0.98
+        ),
     )
 
 
