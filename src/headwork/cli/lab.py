@@ -24,10 +24,11 @@ DEFAULT_FOLDER = Path("out/lab")
 class Lab:
     """Run claims of the five documents: predicted, measured, judged and drawn. Without a name, list them."""
 
-    name: Annotated[Positional[str | None], arg(help="The claim to run.")] = None
+    name: Annotated[Positional[str | None], arg(metavar="[NAME]", help="The claim to run.")] = None
     all: Annotated[bool, arg(help="Run every claim; write the index and the errata too.")] = False
     out: Annotated[
-        Path | None, arg(help=f"Folder for pages and figures ({DEFAULT_FOLDER} unless given; none with --json).")
+        Path | None,
+        arg(metavar="FOLDER", help=f"Folder for pages and figures ({DEFAULT_FOLDER} unless given; none with --json)."),
     ] = None
     seed: Annotated[int, arg(help="Where the random numbers start.")] = 0
     seeds: Annotated[int, arg(help="Repeat with so many seeds; a claim has to hold for every one.")] = 1
