@@ -16,6 +16,12 @@ from headwork.generation import generate, one_token, stream, translate
 from headwork.generation.one_token import is_plain
 from headwork.generation.reading import TargetReader, TextReader
 from headwork.models import Decoder
+<<<<<<< HEAD
+=======
+
+from ..models.small_models import LLAMA, POSITIONS, T5, decoder, encoder_decoder, ready, real_tokens, some_ids
+from .lively import lively
+>>>>>>> generation
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")  # many calls: without the checks of every shape
 

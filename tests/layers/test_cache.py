@@ -1,10 +1,12 @@
 """Read in chunks, a sequence gives what it gives as a whole."""
 
+import contextlib
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -20,6 +22,7 @@ from headwork.layers import (
     RelativeShifts,
     RotaryPositions,
 )
+from headwork.layers import cache as cache_module
 from headwork.layers.positions import count_positions
 
 BATCH, HEAD, D_HEAD, TOKEN, SOURCE = 2, 3, 4, 7, 11
@@ -155,6 +158,86 @@ def test_growing_cache_keeps_keys_and_values_in_order() -> None:
         assert torch.equal(all_k, k[:, :, :b])
         assert torch.equal(all_v, v[:, :, :b])
         assert cache.n_tokens == b
+
+
+# --- rooms with space to spare ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_past_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "SHORT_PAST", 0)
+
+
+def with_gradients() -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
+@pytest.mark.usefixtures("no_past_is_short")
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(1, 4), st.sampled_from([with_gradients, torch.no_grad, torch.inference_mode])),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_a_cache_keeps_everything_in_order_in_every_mode(
+    steps: list[tuple[int, Callable[[], contextlib.AbstractContextManager[None]]]],
+) -> None:
+    """And what it gave out before stays as it was."""
+    cache, all_k, all_v, given_out = GrowingCache(), torch.randn(2, 3, 36, 5), torch.randn(2, 3, 36, 7), []
+    n_now = 0
+    for size, mode in steps:
+        n_past, n_now = n_now, n_now + size
+        with mode():
+            given_out.append(cache(lambda a=n_past, b=n_now: (all_k[:, :, a:b].clone(), all_v[:, :, a:b].clone())))
+    assert cache.n_tokens == n_now
+    for k, v in given_out:
+        assert k.equal(all_k[:, :, : k.shape[2]])
+        assert v.equal(all_v[:, :, : v.shape[2]])
+
+
+@pytest.mark.usefixtures("no_past_is_short")
+def test_a_room_is_used_until_it_is_full() -> None:
+    cache, new = GrowingCache(), torch.randn(1, 2, 1, 5)
+    with torch.no_grad():
+        places = [cache(lambda: (new, new))[0].data_ptr() for _ in range(30)]
+    assert len(set(places)) == 5  # 1, then rooms of 4, 10, 22 and 46 tokens
+
+
+@pytest.mark.usefixtures("no_past_is_short")
+def test_gradients_reach_the_past_through_a_cache() -> None:
+    layer, cache = MultiHeadAttention(D_MODEL, HEAD).double(), GrowingCache()
+    x = torch.randn(BATCH, TOKEN, D_MODEL, dtype=torch.float64, requires_grad=True)
+    parts = [layer(x[:, i : i + 1], x[:, i : i + 1], causal=True, cache=cache) for i in range(TOKEN)]
+    (by_parts,) = torch.autograd.grad(torch.cat(parts, dim=1).square().sum(), x)
+    (at_once,) = torch.autograd.grad(layer(x, x, causal=True).square().sum(), x)
+    assert_same(by_parts, at_once)
+
+
+@pytest.mark.usefixtures("no_past_is_short")
+def test_numbers_of_another_precision_do_not_lose_theirs() -> None:
+    cache = GrowingCache()
+    k = torch.randn(1, 2, 3, 5, dtype=torch.float64)
+    with torch.no_grad():
+        cache(lambda: (k.float(), k.float()))
+        cache(lambda: (k.float(), k.float()))
+        everything, _ = cache(lambda: (k, k))
+    assert everything.dtype == torch.float64
+    assert everything[:, :, 6:].equal(k)
+
+
+@pytest.mark.usefixtures("no_past_is_short")
+def test_a_reordered_cache_leaves_its_room() -> None:
+    cache, rows = DecoderCache(n_layers=1), torch.tensor([1, 1, 0])
+    new = torch.randn(2, 3, 1, 5)
+    with torch.no_grad():
+        for _ in range(3):
+            k, _ = cache.self_attention[0](lambda: (new, new))
+        cache.reorder(rows)
+        longer, _ = cache.self_attention[0](lambda: (new[rows], new[rows]))
+    assert longer.equal(new[rows].expand(3, 3, 4, 5))
+    assert k.equal(new.expand(2, 3, 3, 5))
 
 
 @pytest.mark.parametrize("n_new", [1, 3])

@@ -1,11 +1,14 @@
 """Keys and values of the past, so that a decoder reads each token only once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+SHORT_PAST = 2**15
+"""So few numbers are copied faster than they are kept in a room (256 tokens of width 128)."""
 
 KeysAndValues = tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_value"]]
 
@@ -20,6 +23,8 @@ class AttentionCache(Protocol):
 class GrowingCache:
     """Self-attention: the keys and values of new tokens join those of the past.
 
+    Without gradients, a long past is not copied for every token: new ones are written into a room with space to spare.
+
     >>> cache = GrowingCache()
     >>> new = torch.zeros(1, 2, 3, 4)
     >>> k, v = cache(lambda: (new, new)); k, v = cache(lambda: (new, new))
@@ -29,6 +34,7 @@ class GrowingCache:
 
     def __init__(self) -> None:
         self.kept: KeysAndValues | None = None
+        self._rooms: KeysAndValues | None = None
 
     @property
     def n_tokens(self) -> int:
@@ -36,13 +42,30 @@ class GrowingCache:
 
     def __call__(self, project: Callable[[], KeysAndValues]) -> KeysAndValues:
         k, v = project()
+        if self.kept is None:
+            self.kept = k, v
+            return k, v
+        past_k, past_v = self.kept
+        if past_k.shape[0] != k.shape[0]:
+            raise ValueError(f"the batch must stay as the cache knows it, {past_k.shape[0]}, got {k.shape[0]}")
+        if torch.is_grad_enabled() or past_k.numel() < SHORT_PAST or past_k.dtype != k.dtype:
+            self.kept, self._rooms = (torch.cat([past_k, k], dim=2), torch.cat([past_v, v], dim=2)), None
+        else:
+            k_room, v_room = self._rooms = self._make_room(past_k, past_v, past_k.shape[2] + k.shape[2])
+            self.kept = _write(k, k_room, past_k.shape[2]), _write(v, v_room, past_v.shape[2])
+        return self.kept
+
+    def reorder(self, rows: Tensor) -> None:
         if self.kept is not None:
-            past_k, past_v = self.kept
-            if past_k.shape[0] != k.shape[0]:
-                raise ValueError(f"the batch must stay as the cache knows it, {past_k.shape[0]}, got {k.shape[0]}")
-            k, v = torch.cat([past_k, k], dim=2), torch.cat([past_v, v], dim=2)
-        self.kept = k, v
-        return k, v
+            self.kept, self._rooms = _pick_rows(self.kept, rows), None
+
+    def _make_room(self, past_k: Tensor, past_v: Tensor, n_tokens: int) -> KeysAndValues:
+        """The rooms as they are, if so many tokens fit in, or the past in others of twice the size."""
+        if self._rooms is not None and n_tokens <= self._rooms[0].shape[2]:
+            made_here = torch.is_inference_mode_enabled() or not self._rooms[0].is_inference()
+            if made_here:  # nobody may write to an inference tensor outside of inference mode
+                return self._rooms
+        return _move(past_k, 2 * n_tokens), _move(past_v, 2 * n_tokens)
 
 
 class FixedCache:
@@ -55,6 +78,10 @@ class FixedCache:
         if self.kept is None:
             self.kept = project()
         return self.kept
+
+    def reorder(self, rows: Tensor) -> None:
+        if self.kept is not None:
+            self.kept = _pick_rows(self.kept, rows)
 
 
 class DecoderCache:
@@ -86,11 +113,25 @@ class DecoderCache:
 
     def reorder(self, rows: Tensor) -> None:
         """Keep the given batch rows, in this order: what a beam search does between steps."""
-        for cache in self._caches():
-            if cache.kept is not None:
-                k, v = cache.kept
-                cache.kept = k.index_select(0, rows), v.index_select(0, rows)
+        for of_layer in self.self_attention:
+            of_layer.reorder(rows)
+        for of_memory in self.cross_attention:
+            of_memory.reorder(rows)
 
-    def _caches(self) -> Iterator[GrowingCache | FixedCache]:
-        yield from self.self_attention
-        yield from self.cross_attention
+
+def _move(past: Tensor, n_tokens: int) -> Float[Tensor, "batch head room d"]:
+    """The past at the beginning of a new room."""
+    room = past.new_empty(past.shape[0], past.shape[1], n_tokens, past.shape[3])
+    room.narrow(2, 0, past.shape[2]).copy_(past)
+    return room
+
+
+def _write(new: Tensor, room: Tensor, n_past: int) -> Float[Tensor, "batch head key d"]:
+    """The new tokens after the past, and all of them together."""
+    room.narrow(2, n_past, new.shape[2]).copy_(new)
+    return room.narrow(2, 0, n_past + new.shape[2])
+
+
+def _pick_rows(kept: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:
+    k, v = kept
+    return k.index_select(0, rows), v.index_select(0, rows)

@@ -39,14 +39,16 @@ def digits_gaussian() -> RunConfig:
             image=(8, 8),
             n_channels=1,
             patch=(1, 1),
-            d_model=32,
+            d_model=24,
             n_layers=3,
-            heads=choices.GaussianHeads(n_heads=4),
-            feed_forward=choices.FeedForward(d_ff=64),
+            heads=choices.GaussianHeads(n_heads=5),
+            feed_forward=choices.FeedForward(d_ff=48),
             norm_order="pre",
             dropout=0.0,
         ),
-        training=TrainingConfig(batch_size=64, epochs=40, optimiser=AdamW(lr=4e-3)),
+        training=TrainingConfig(
+            batch_size=64, epochs=30, optimiser=AdamW(lr=4e-3, pace_of_places=5.0), label_smoothing=0.1, ema=0.98
+        ),
     )
 
 

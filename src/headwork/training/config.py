@@ -20,10 +20,12 @@ class AdamW(Checked):
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.99)
     weight_decay: float = 0.05
+    pace_of_places: float = 1.0
+    """How much faster the centres and widths of Gaussian heads go: they are in pixels, where lr is little."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_above_zero(lr=self.lr)
+        check_above_zero(lr=self.lr, pace_of_places=self.pace_of_places)
         check_probability(beta_1=self.betas[0], beta_2=self.betas[1])
         if self.weight_decay < 0:
             raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay}")

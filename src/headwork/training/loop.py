@@ -116,7 +116,11 @@ def take_step(
         what = f"step {progress.step + 1} has the loss {loss} and a gradient of norm {norm}"
         raise_nonfinite(fabric, learner, what, losses)
     for group in learner.optimiser.param_groups:
-        group["lr"] = training.optimiser.lr * learning_rate(training.schedule, progress.step, plan.n_steps)
+        group["lr"] = (
+            group.get("pace", 1.0)
+            * training.optimiser.lr
+            * learning_rate(training.schedule, progress.step, plan.n_steps)
+        )
     learner.optimiser.step()
     learner.optimiser.zero_grad()
     if learner.average is not None:

@@ -1,15 +1,17 @@
 """Steps downhill: which weights decay, how large the steps are, and the average over the last of them."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from headwork.layers.gaussian import GaussianAttention
 from headwork.training.config import SGD, AdamW, Constant, Cosine
 
 
-def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """The matrices of products decay; biases, norms, embeddings, positions and the places of heads do not.
 
     Every such matrix is called `weight`, and so is the vector of a norm; what is looked up is a `table`.
@@ -30,9 +32,28 @@ def make_optimiser(config: AdamW | SGD, model: nn.Module) -> Optimizer:
     groups = [group for group in decay_groups(model, config.weight_decay) if group["params"]]
     match config:
         case AdamW():
+            if config.pace_of_places != 1:
+                groups = with_pace(groups, places_of_heads(model), config.pace_of_places)
             return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
         case SGD():
             return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0)
+
+
+def places_of_heads(model: nn.Module) -> set[nn.Parameter]:
+    """The centres and widths of all Gaussian heads."""
+    layers = [module for module in model.modules() if isinstance(module, GaussianAttention)]
+    return {parameter for layer in layers for parameter in (layer.centre, layer.sharpness)}
+
+
+def with_pace(groups: list[dict[str, Any]], chosen: set[nn.Parameter], pace: float) -> list[dict[str, Any]]:
+    """The chosen parameters in a group of their own, whose learning rate is multiplied by its `pace`."""
+    rest = [group | {"params": [p for p in group["params"] if p not in chosen]} for group in groups]
+    faster = {
+        "params": [p for group in groups for p in group["params"] if p in chosen],
+        "weight_decay": 0.0,
+        "pace": pace,
+    }
+    return [group for group in (*rest, faster) if group["params"]]
 
 
 def learning_rate(schedule: Cosine | Constant, step: int, n_steps: int) -> float:
