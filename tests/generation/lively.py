@@ -3,14 +3,9 @@
 from typing import TypeVar
 
 import torch
-<<<<<<< HEAD
-from tests.models.small_models import ready
-from torch import nn
-=======
 from torch import nn
 
 from ..models.small_models import ready
->>>>>>> generation
 
 Model = TypeVar("Model", bound=nn.Module)
 

@@ -4,16 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-<<<<<<< HEAD
-from tests.models.parity.comparing import NothingBelowFloat64
-from tests.models.parity.copying import encoder_decoder_from_t5
-from tests.models.parity.test_decoders import gpt2, llama
-from tests.models.parity.test_translators import marian
-from tests.models.small_models import ready, real_tokens, some_ids
-from torch import Tensor
-
-from headwork.generation import beam_search, generate, translate
-=======
 import torch
 from torch import Tensor
 
@@ -25,7 +15,6 @@ from ..models.parity.test_decoders import gpt2, llama
 from ..models.parity.test_translators import marian
 from ..models.small_models import ready, real_tokens, some_ids
 from .lively import enliven
->>>>>>> generation
 
 transformers = pytest.importorskip("transformers")
 
