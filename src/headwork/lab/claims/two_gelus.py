@@ -1,0 +1,153 @@
+r"""The two GELUs differ by at most 0.00047, at x = 2.7 and -2.7; the constant 0.044715 brings tanh nearest to erf.
+
+The exact one is $x\,\Phi(x) = \frac{x}{2}\left(1 + \operatorname{erf}\frac{x}{\sqrt2}\right)$, the other replaces
+the error function by $\tanh\left(\sqrt{2/\pi}\,(x + a x^3)\right)$ with $a = 0.044715$. Both functions inside are odd,
+so the difference
+
+$$\tfrac{x}{2}\left(\operatorname{erf}\tfrac{x}{\sqrt2} - \tanh\left(\sqrt{2/\pi}\,(x + a x^3)\right)\right)$$
+
+is even: it is the same on both sides of 0, and goes to 0 at 0 and far out.
+
+Where does the constant come from? The first terms of the two series agree for any $a$, the second ones for
+$-\frac16 = a - \frac{2}{3\pi}$, so near 0 the best one would be $a = \frac{2}{3\pi} - \frac16 = 0.04554$. But it is
+the constant for which the largest difference between $\tanh$ and $\operatorname{erf}$ is smallest: then the difference
+is as large above as below, and solving for that gives $0.044715$ to all its digits.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.nn import functional as F
+
+from headwork.functional import gelu, gelu_tanh
+from headwork.lab.claim import Claim, Experiment, seeded
+from headwork.lab.drawing import MEASURED, PREDICTED, panels
+from headwork.lab.measuring import largest_difference
+from headwork.lab.verdict import Verdict, about
+
+IN_USE = 0.044715
+OF_TAYLOR = 2 / (3 * math.pi) - 1 / 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup(Experiment):
+    """Where the two are compared, and what stands in for the exact one."""
+
+    reach: float = 6.0
+    n_points: int = 200_001
+    other: Literal["tanh", "sigmoid"] = "tanh"
+    """`sigmoid` is x sigmoid(1.702 x), a cruder one that is in use too."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Both functions at the same points."""
+
+    setup: Setup
+    x: Float[Tensor, "point"]
+    exact: Float[Tensor, "point"]
+    other: Float[Tensor, "point"]
+
+    @property
+    def difference(self) -> Float[Tensor, "point"]:
+        return self.exact - self.other
+
+    @property
+    def farthest(self) -> float:
+        """The positive x at which they are farthest apart."""
+        return self.x[self.difference.abs().where(self.x >= 0, 0).argmax()].item()
+
+
+@seeded
+def run(setup: Setup) -> Result:
+    x = torch.linspace(-setup.reach, setup.reach, setup.n_points, dtype=torch.float64)
+    return Result(setup, x, gelu(x), gelu_tanh(x) if setup.other == "tanh" else x * torch.sigmoid(1.702 * x))
+
+
+def difference(x: float, a: float = IN_USE) -> float:
+    """Exact minus approximate, by Python's own functions."""
+    return x / 2 * (math.erf(x / math.sqrt(2)) - math.tanh(math.sqrt(2 / math.pi) * (x + a * x**3)))
+
+
+def largest(a: float = IN_USE) -> tuple[float, float]:
+    """Where the difference is largest, and how large: the best of a coarse search, then ever smaller steps."""
+    best, step = max((i / 100 for i in range(600)), key=lambda x: abs(difference(x, a))), 0.01
+    while step > 1e-10:
+        best = max((best - step, best, best + step), key=lambda x: abs(difference(x, a)))
+        step *= 0.7
+    return best, abs(difference(best, a))
+
+
+def extremes(a: float) -> tuple[float, float]:
+    """The largest and the smallest of erf - tanh on the positive axis."""
+    gaps = [2 / x * difference(x, a) for x in (i / 500 for i in range(1, 2500))]
+    return max(gaps), min(gaps)
+
+
+def best_constant() -> float:
+    """The a for which erf - tanh is as far above 0 as below, by halving an interval around it."""
+    low, high = 0.040, OF_TAYLOR
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        above, below = extremes(middle)
+        low, high = (middle, high) if above > -below else (low, middle)
+    return low
+
+
+def verdict(result: Result) -> Verdict:
+    x, gap = result.x, result.difference.abs()
+    where, predicted = largest()
+    spacing = 2 * result.setup.reach / (result.setup.n_points - 1)
+    approximated = F.gelu(x, approximate="tanh" if result.setup.other == "tanh" else "none")
+    return Verdict(
+        checks=(
+            about("largest difference", predicted, gap.max().item(), 1e-8),
+            about("at x", where, result.farthest, 2 * spacing),
+            about("difference at -x against that at x", 0, largest_difference(gap, gap.flip(0)), 1e-14),
+            about("the exact one against PyTorch's", 0, largest_difference(result.exact, F.gelu(x)), 1e-14),
+            about("the other one against PyTorch's", 0, largest_difference(result.other, approximated), 1e-14),
+            about("the constant that brings tanh nearest to erf", IN_USE, best_constant(), 1e-6),
+        ),
+        why="tanh with a cubic term follows the error function closely, and x / 2 cannot make much of what is left.",
+    )
+
+
+def figure(result: Result) -> Figure:
+    x, few = result.x, slice(0, None, max(1, len(result.x) // 60))
+    where, most = largest()
+    drawing, (left, right) = panels(2, title=f"The two GELUs look the same, and differ by at most {most:.5f}")
+    left.plot(x.numpy(), result.exact.numpy(), **PREDICTED | {"label": "exact", "linestyle": "-"})
+    left.plot(x[few].numpy(), result.other[few].numpy(), **MEASURED | {"label": "with tanh", "markersize": 3.5})
+    left.set(xlabel="x", ylabel="GELU", xlim=(-4, 4), ylim=(-0.5, 4))
+    curve = [1e4 * difference(point) for point in x.tolist()[:: max(1, len(x) // 2000)]]
+    of_taylor = [1e4 * difference(point, OF_TAYLOR) for point in x.tolist()[:: max(1, len(x) // 2000)]]
+    places = x[:: max(1, len(x) // 2000)].numpy()
+    right.plot(places, of_taylor, color="0.55", linewidth=1.2, label="a = 0.04554 (Taylor)")
+    right.plot(places, curve, **PREDICTED)
+    right.plot(x[few].numpy(), 1e4 * result.difference[few].numpy(), **MEASURED | {"markersize": 3.5})
+    right.axvline(where, color="0.6", linewidth=0.8, zorder=0)
+    right.axvline(-where, color="0.6", linewidth=0.8, zorder=0)
+    right.set(xlabel="x", ylabel="exact - with tanh (1e-4)", ylim=(-12, 3))
+    for ax in (left, right):
+        ax.legend(frameon=False, loc="upper left" if ax is left else "lower center", fontsize=7)
+    return drawing
+
+
+CLAIM = Claim(
+    __name__,
+    __doc__,
+    document="ETH",
+    question="2(b)",
+    setup=Setup(),
+    small=Setup(n_points=20_001),
+    run=run,
+    verdict=verdict,
+    figure=figure,
+    broken={"x sigmoid(1.702 x) in place of tanh": {"other": "sigmoid"}},
+    confidence="Exact up to the spacing of the points.",
+)
