@@ -3,9 +3,8 @@
 from typing import TypeVar
 
 import torch
-from torch import nn
-
 from tests.models.small_models import ready
+from torch import nn
 
 Model = TypeVar("Model", bound=nn.Module)
 

@@ -1,20 +1,17 @@
 """The same tokens and scores as Hugging Face's generate, with random weights, in float64 from end to end."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
-
-from headwork.generation import beam_search, generate, keep_top_k, keep_top_p, translate
-from headwork.models import EncoderDecoder
 from tests.models.parity.comparing import NothingBelowFloat64
 from tests.models.parity.copying import encoder_decoder_from_t5
 from tests.models.parity.test_decoders import gpt2, llama
 from tests.models.parity.test_translators import marian
 from tests.models.small_models import ready, real_tokens, some_ids
+from torch import Tensor
+
+from headwork.generation import beam_search, generate, translate
 
 transformers = pytest.importorskip("transformers")
 
