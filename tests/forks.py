@@ -26,7 +26,7 @@ def start(work: Callable[[], int | None], output: Path, environment: Mapping[str
         os.dup2(file, 2)
         os.environ.update(environment or {})
         code = work() or 0
-    except BaseException:  # noqa: BLE001  # whatever it is, it must not go on in the parent's code
+    except BaseException:  # whatever it is, it must not go on in the parent's code
         traceback.print_exc()
     finally:
         sys.stdout.flush()
