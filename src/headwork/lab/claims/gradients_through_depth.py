@@ -1,21 +1,21 @@
 r"""Plain layers shrink or blow up gradients exponentially with depth; residuals with LayerNorm keep them of order 1.
 
-Let $f(x) = s\,W_2 \max(0, W_1 x)$ with random weights, and $g^2 = E|f(x)|^2 / |x|^2$. For Glorot's weights and a hidden
-layer 4 times as wide, $g^2 = s^2 \cdot \frac85 \cdot \frac12 \cdot \frac25 = 0.32\,s^2$: it widens, loses half to the
-ReLU, and narrows. The Jacobian scales a gradient by the same factor, $E|J^\top u|^2 = g^2 |u|^2$. So for $L$ wide layers
-the squared gradient at the input, over that at the output, is
+Let $f(x) = s\,W_2 \max(0, W_1 x)$ with random weights, and $g^2 = E|f(x)|^2 / |x|^2$. For Glorot's weights and a
+hidden layer 4 times as wide, $g^2 = s^2 \cdot \frac85 \cdot \frac12 \cdot \frac25 = 0.32\,s^2$: it widens, loses half
+to the ReLU, and narrows. The Jacobian scales a gradient by the same factor, $E|J^\top u|^2 = g^2 |u|^2$. So for $L$
+wide layers the squared gradient at the input, over that at the output, is
 
 | layer | factor of a layer | after $L$ layers |
 |---|---|---|
 | plain, $f(x)$ | $g^2$ | $g^{2L}$: vanishes, or explodes for $g > 1$ |
 | residual alone, $x + f(x)$ | $1 + g^2$ | $(1 + g^2)^L$: explodes |
 | post-norm, $N(x + f(x))$ | $(1 + g^2) / (1 + g^2)$ | 1 |
-| pre-norm, $x + f(N(x))$ | $1 + g^2 / |x_l|^2$ with $|x_l|^2 = 1 + l g^2$ | $1 + L g^2$: grows slowly |
+| pre-norm, $x + f(N(x))$ | $1 + g^2 / m_l$, with $m_l = 1 + l g^2$ the mean square of $x_l$ | $1 + L g^2$: grows slowly |
 | pre-norm with its final norm | | 1 |
 
 The norm divides by the length of what goes through it, and so divides the gradient: that tames the residual sum. The
-product of pre-norm telescopes, because the length of the residual stream grows as fast as the gradient does. All of
-it holds for one direction on average, at the start of training, and for wide layers, up to terms of order $L/d$.
+product of pre-norm telescopes, because the length of the residual stream grows as fast as the gradient does. All of it
+holds for one direction on average, at the start of training, and for wide layers, up to terms of order $L/d$.
 """
 
 import math

@@ -205,9 +205,9 @@ def figure(result: Result) -> Figure:
     for name, marker in (("recurrent", "o"), ("attention", "D")):
         chain = result.chain[name]
         slope = (chain[1] - chain[0]) / (setup.lengths[1] - setup.lengths[0]) if name == "recurrent" else 0.0
-        line = chain[0] + slope * (lengths - lengths[0])
+        expected = chain[0] + slope * (lengths - lengths[0])
         label = "predicted: as n, as 1" if name == "recurrent" else ""
-        right.loglog(lengths.numpy(), line.numpy(), **PREDICTED | {"label": label})
+        right.loglog(lengths.numpy(), expected.numpy(), **PREDICTED | {"label": label})
         style = MEASURED | {"marker": marker, "label": f"measured, {name}"}
         right.loglog(setup.lengths, chain, **style)
     right.set(xlabel="tokens n", ylabel="longest chain of operations", ylim=(1, 10 * max(result.chain["recurrent"])))

@@ -6,9 +6,9 @@ with them, and
 $$\operatorname{Attention}(PX) = P\,\alpha\,P^\top P X W_V = P \operatorname{Attention}(X)$$
 
 Norms and feed-forward networks act on each token alone, so a whole encoder is *equivariant*: $f(PX) = P f(X)$. It is
-not invariant, as the sheets call it: $f(PX) \ne f(X)$. Invariant is what does not ask for the order of the outputs, such
-as their mean. With any position code $f(PX) \ne P f(X)$, and order can be seen. A causal mask is enough as well: it
-tells a token how many there are before it.
+not invariant, as the sheets call it: $f(PX) \ne f(X)$. Invariant is what does not ask for the order of the outputs,
+such as their mean. With any position code $f(PX) \ne P f(X)$, and order can be seen. A causal mask is enough as well:
+it tells a token how many there are before it.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
 r"""A Vision Transformer learns the 2-D layout of its patches: codes of near patches become alike, if the images move.
 
-The position codes start as noise, one for each place in the sequence, and nothing tells the model that place 0 is beside
-place 1. What can tell it are the images. When they move about, the same stroke is seen now in one patch, now in the next,
-and what is right for the one is right for the other: the gradients of neighbouring codes are alike, and so the codes
-become alike, by their distance on the *image*. Without a layout the cosine of two centred codes is
-$-1/(n - 1)$ on average, at every distance.
+The position codes start as noise, one for each place in the sequence, and nothing tells the model that place 0 is
+beside place 1. What can tell it are the images. When they move about, the same stroke is seen now in one patch, now in
+the next, and what is right for the one is right for the other: the gradients of neighbouring codes are alike, and so
+the codes become alike, by their distance on the *image*. Without a layout the cosine of two centred codes is $-1/(n -
+1)$ on average, at every distance.
 
 To be sure that the layout comes from the images and not from the numbering, the patches are put into the sequence in a
 random order, the same for all images. The codes have to find the places where the patches come from.
@@ -181,13 +181,13 @@ def figure(result: Result) -> Figure:
     mosaic = rearrange(gap, "r c row column -> (r row) (c column)")[:-1, :-1]
     table = left.imshow(mosaic.numpy(), cmap="Greys", vmin=-0.6, vmax=1)
     middle = [tile * (side + 1) + (side - 1) / 2 for tile in range(side)]
-    left.set_xticks(middle, range(side))
-    left.set_yticks(middle, range(side))
+    left.set_xticks(middle, [str(column) for column in range(side)])
+    left.set_yticks(middle, [str(row) for row in range(side)])
     left.spines[["left", "bottom"]].set_visible(False)
     left.set(xlabel="column of the patch", ylabel="row of the patch")
     left.set_title("one tile for each patch: its code against all")
     drawing.colorbar(table, ax=left, label="measured cosine", shrink=0.9)
-    apart = distance.unique()[1:]
+    apart = torch.tensor(sorted(set(distance.flatten().tolist()) - {0.0}), dtype=torch.float64)
     for max_shift, marker, alike, correlation in zip(
         setup.max_shifts, MARKERS, result.alike, result.on_image, strict=False
     ):
