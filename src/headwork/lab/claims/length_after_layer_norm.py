@@ -1,0 +1,189 @@
+r"""After layer norm with scale gamma and bias beta every token has the same length: |y - beta 1| = |gamma| sqrt(d).
+
+With $\mu = \frac1d x^\top 1$ and $\sigma^2 = \frac1d\|x - \mu 1\|^2$, and $\epsilon = 0$,
+
+$$z = \frac{x - \mu 1}{\sigma}, \qquad z^\top 1 = 0, \qquad \|z\|^2 = \frac{d\,\sigma^2}{\sigma^2} = d$$
+
+and $y - \beta 1 = \gamma z$, so $\|y - \beta 1\| = |\gamma|\sqrt d$ (the sheet's $\gamma$ is positive). Whatever came
+in leaves on one sphere of radius $|\gamma|\sqrt d$ around $\beta 1$, in the plane at right angles to $1$: in three
+dimensions, on a circle. Only a token whose entries are all the same has no place there: for it $\sigma = 0$.
+
+In practice $\gamma$ is a vector and $\epsilon > 0$. Then
+$\min|\gamma_i|\sqrt d \le \|y - \beta\| \le \max|\gamma_i|\sqrt d$, an ellipsoid, and lengths are shorter by the factor
+$\sigma/\sqrt{\sigma^2 + \epsilon}$.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from headwork.functional import rms_norm
+from headwork.lab.claim import Claim, Experiment, seeded
+from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
+from headwork.lab.verdict import Verdict, about, at_most
+from headwork.layers import LayerNorm
+
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup(Experiment):
+    """Tokens of several kinds and widths, scaled by gamma and shifted by beta."""
+
+    widths: tuple[int, ...] = (2, 8, 32, 128, 512, 2048)
+    n_tokens: int = 100
+    gamma: float = 1.7
+    beta: float = -0.6
+    eps: float = 0.0
+    norm: Literal["layer norm", "with d - 1", "rms norm"] = "layer norm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.widths) < 2:
+            raise ValueError(f"widths must be 2 or more, got {self.widths}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """Lengths after the norm, for each kind of tokens and each width."""
+
+    setup: Setup
+    shortest: dict[str, Float[Tensor, "width"]]
+    longest: dict[str, Float[Tensor, "width"]]
+    off_plane: float
+    """The largest |z'1| / d of all tokens."""
+    of_ellipsoid: tuple[float, float]
+    """With a different gamma for each feature: the shortest and longest |y - beta|, by the bounds."""
+    x: Float[Tensor, "token 3"]
+    y: Float[Tensor, "token 3"]
+
+
+@seeded
+def run(setup: Setup) -> Result:
+    shortest, longest, off_plane = {}, {}, 0.0
+    for kind in ("normal", "large and shifted", "heavy tails"):
+        lengths = []
+        for d in setup.widths:
+            away = _norm(setup, _draw_tokens(kind, setup.n_tokens, d)) - setup.beta
+            lengths.append(away.norm(dim=-1))
+            off_plane = max(off_plane, (away.mean(-1) / setup.gamma).abs().max().item())
+        shortest[kind] = torch.stack([length.min() for length in lengths])
+        longest[kind] = torch.stack([length.max() for length in lengths])
+    x = _draw_tokens("normal", setup.n_tokens, 3)
+    return Result(setup, shortest, longest, off_plane, _ellipsoid(setup), x, _norm(setup, x))
+
+
+def _draw_tokens(kind: str, n_tokens: int, d: int) -> Float[Tensor, "token d"]:
+    normal = torch.randn(n_tokens, d, dtype=torch.float64)
+    match kind:
+        case "large and shifted":
+            return 1000 * normal + 30
+        case "heavy tails":
+            return normal**5
+    return normal
+
+
+def _norm(setup: Setup, x: Float[Tensor, "token d"]) -> Float[Tensor, "token d"]:
+    d = x.shape[-1]
+    match setup.norm:
+        case "with d - 1":
+            z = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)
+            return setup.gamma * z + setup.beta
+        case "rms norm":
+            return setup.gamma * rms_norm(x, eps=setup.eps) + setup.beta
+    layer = LayerNorm(d, eps=setup.eps).double()
+    with torch.no_grad():
+        layer.weight.fill_(setup.gamma)
+        if layer.bias is not None:
+            layer.bias.fill_(setup.beta)
+        return layer(x)
+
+
+def _ellipsoid(setup: Setup) -> tuple[float, float]:
+    d = setup.widths[-1]
+    gamma = torch.rand(d, dtype=torch.float64) + 0.5
+    z = _norm(setup, _draw_tokens("normal", setup.n_tokens, d)) - setup.beta
+    lengths = (gamma * z / setup.gamma).norm(dim=-1) / math.sqrt(d)
+    return (lengths.min() / gamma.min()).item(), (lengths.max() / gamma.max()).item()
+
+
+def _radius(setup: Setup) -> Float[Tensor, "width"]:
+    return abs(setup.gamma) * torch.tensor(setup.widths, dtype=torch.float64).sqrt()
+
+
+def verdict(result: Result) -> Verdict:
+    radius = _radius(result.setup)
+    error = {
+        kind: max(((ends[kind] / radius - 1).abs().max().item()) for ends in (result.shortest, result.longest))
+        for kind in result.shortest
+    }
+    shortest, longest = result.of_ellipsoid
+    return Verdict(
+        checks=(
+            *(
+                about(f"|y - beta 1| / (|gamma| sqrt(d)) - 1, tokens: {kind}", 0, e, ROUNDING)
+                for kind, e in error.items()
+            ),
+            about("largest mean of z", 0, result.off_plane, ROUNDING),
+            at_most("min gamma sqrt(d) / shortest, for a vector gamma", 1, 1 / shortest, ROUNDING),
+            at_most("longest / (max gamma sqrt(d)), for a vector gamma", 1, longest, ROUNDING),
+        ),
+        why="Dividing by sigma makes the mean square 1, and d squares of mean 1 add up to d.",
+    )
+
+
+def figure(result: Result) -> Figure:
+    setup, widths = result.setup, result.setup.widths
+    drawing, (left, right) = panels(
+        2, height=3.2, title="Layer norm puts every token on one sphere of radius gamma sqrt(d)"
+    )
+    _draw_circle(left, result)
+    right.loglog(widths, _radius(setup).numpy(), **PREDICTED | {"label": "predicted: gamma sqrt(d)"})
+    for size, (kind, marker) in enumerate(zip(result.longest, MARKERS, strict=False)):
+        style = MEASURED | {"marker": marker, "label": f"measured, {kind}", "markersize": 10 - 3 * size}
+        right.loglog(widths, result.longest[kind].numpy(), **style | {"markerfacecolor": "none"})
+    right.set(xlabel="d_model", ylabel="|y - beta 1|", xticks=widths, xticklabels=widths)
+    right.minorticks_off()
+    right.legend(frameon=False)
+    return drawing
+
+
+def _draw_circle(ax: Axes, result: Result) -> None:
+    """The plane at right angles to (1, 1, 1), seen from the front."""
+    setup = result.setup
+    plane = torch.tensor([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]], dtype=torch.float64)
+    plane = (plane / plane.norm(dim=-1, keepdim=True)).T
+    before, after = result.x @ plane, (result.y - setup.beta) @ plane
+    angle = torch.linspace(0, 2 * math.pi, 200)
+    radius = abs(setup.gamma) * math.sqrt(3)
+    ax.plot((radius * angle.cos()).numpy(), (radius * angle.sin()).numpy(), **PREDICTED)
+    ax.plot(*before.T.numpy(), color="0.6", linestyle="none", marker=".", markersize=3, label="before the norm")
+    ax.plot(*after.T.numpy(), **MEASURED | {"label": "measured after"})
+    ax.set(xlabel="(x1 - x2) / sqrt(2)", ylabel="(x1 + x2 - 2 x3) / sqrt(6)", title="d = 3", aspect="equal")
+    ax.set(xlim=(-1.7 * radius, 1.7 * radius), ylim=(-1.8 * radius, 1.2 * radius))
+    ax.legend(frameon=False, loc="lower center", ncols=2, columnspacing=0.8, handletextpad=0.4)
+
+
+CLAIM = Claim(
+    __name__,
+    __doc__,
+    document="EECS 182",
+    question="3(b)",
+    setup=Setup(),
+    small=Setup(widths=(2, 7, 64), n_tokens=13),
+    run=run,
+    verdict=verdict,
+    figure=figure,
+    broken={
+        "a variance with d - 1": {"norm": "with d - 1"},
+        "RMS norm: the same length, but off the plane": {"norm": "rms norm"},
+        "an eps that counts": {"eps": 0.1},
+    },
+    confidence="Exact up to rounding.",
+)

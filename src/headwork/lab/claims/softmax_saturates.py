@@ -1,0 +1,243 @@
+r"""Without 1/sqrt(d) the softmax saturates as d grows, and its mean squared Jacobian falls as 1/sqrt(d); with it, not.
+
+The scores $s_i = q^\top k_i$ of $n$ keys have variance $d$. With $a = \operatorname{softmax}(s)$ the Jacobian is
+$J = \operatorname{diag}(a) - aa^\top$, and where $a_{max} = 1 - \epsilon$ the sheet bounds it by
+$\|J\|_F^2 \le n^2\epsilon^2$: a softmax that has decided passes no gradient.
+
+How fast? For wide heads only the best two scores count. A gap $g$ between them gives weights $p$ and $1 - p$ with
+$p = 1/(1 + e^{-g})$, and $\|J\|_F^2 = 4p^2(1-p)^2 = \tfrac14\operatorname{sech}^4\tfrac g2$. Scores of standard
+deviation $\sqrt d$ have a small gap with the density $c_n/\sqrt d$, so
+
+$$E\|J\|_F^2 \to \frac{c_n}{\sqrt d}\int_0^\infty \tfrac14\operatorname{sech}^4\tfrac g2\,dg = \frac{c_n}{3\sqrt d},
+\qquad c_n = n(n-1)\int \varphi(x)^2\,\Phi(x)^{n-2}\,dx$$
+
+In the same way a share of about $c_n \ln 99/\sqrt d$ of the queries keeps $a_{max} < 0.99$. So "$d$ large enough for
+$a_{max} > 1 - \epsilon$" holds for most queries, never for all: the gradient vanishes because ever fewer queries have
+any. Scaled scores have variance 1 at every width, and the Jacobian stays that of $n$ standard normal scores.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from headwork.functional import attention_scores, softargmax
+from headwork.lab.claim import Claim, Erratum, Experiment, seeded
+from headwork.lab.drawing import MEASURED, PREDICTED, panels
+from headwork.lab.measuring import largest_difference
+from headwork.lab.verdict import Verdict, about, at_most
+
+Scale = Literal["none", "1/sqrt(d)", "1/d"]
+STANDARD_ERRORS = 5
+THREE_WAY = 0.05
+"""How much less it may be at a finite width, where a third key comes close: 3.5 % at d = 1024, 1.3 % at 4096."""
+DECIDED = 0.99
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup(Experiment):
+    """Normal queries, each with several groups of normal keys, at several widths."""
+
+    widths: tuple[int, ...] = (4, 16, 64, 256, 1024, 4096)
+    n_keys: int = 8
+    n_queries: int = 192
+    n_groups: int = 32
+    n_batches: int = 16
+    without: Scale = "none"
+    scaled: Scale = "1/sqrt(d)"
+    jacobian: Literal["diag(a) - aa'", "diag(a)"] = "diag(a) - aa'"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_keys < 2 or self.n_batches < 2:
+            raise ValueError(f"n_keys and n_batches must be 2 or more, got {self.n_keys} and {self.n_batches}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """Mean and standard error over the batches, by width: without the scale, and with it."""
+
+    setup: Setup
+    jacobian: Float[Tensor, "2 width"]
+    jacobian_error: Float[Tensor, "2 width"]
+    undecided: Float[Tensor, "2 width"]
+    """The share of the queries whose largest weight is below 0.99."""
+    of_bound: float
+    """The largest squared norm, as a share of the sheet's bound."""
+    autograd: float
+    """How far the formula is from the derivative of the library's softmax."""
+    score_variance: float
+    square_terms: float
+    """Both for the widest heads: the variance of q.k, and its square terms alone, without the cross terms."""
+    limit: float
+    limit_error: float
+    """The squared norm for scores that are standard normal from the start."""
+
+
+@seeded
+def run(setup: Setup) -> Result:
+    rows = torch.empty(2, len(setup.widths), setup.n_batches, 2, dtype=torch.float64)
+    of_bound, variance, squares = 0.0, [], []
+    for width, d in enumerate(setup.widths):
+        for batch in range(setup.n_batches):
+            q, k = torch.randn(setup.n_queries, d), torch.randn(setup.n_groups * setup.n_keys, d)
+            raw = attention_scores(q, k).double()
+            scores = rearrange(raw, "query (group key) -> group query key", key=setup.n_keys)
+            for row, scale in enumerate((setup.without, setup.scaled)):
+                weights = softargmax(scores, _beta(scale, d))
+                norm, best = _squared_norm(weights), weights.amax(-1)
+                rows[row, width, batch] = torch.stack([norm.mean(), (best < DECIDED).double().mean()])
+                bound = (setup.n_keys * (1 - best)).square()
+                of_bound = max(of_bound, (norm / bound)[best < 1 - 1e-6].max().item())
+            if d == setup.widths[-1]:
+                variance.append(raw.square().mean().item())
+                squares.append((q.square() @ k.square().T).double().mean().item())
+    normal = torch.randn(setup.n_batches, setup.n_groups * setup.n_queries, setup.n_keys, dtype=torch.float64)
+    limit = _squared_norm(softargmax(normal)).mean(-1)
+    error = rows[..., 0].std(-1) / math.sqrt(setup.n_batches)
+    return Result(
+        setup,
+        rows[..., 0].mean(-1),
+        error,
+        rows[..., 1].mean(-1),
+        of_bound,
+        _against_autograd(setup),
+        sum(variance) / len(variance),
+        sum(squares) / len(squares),
+        limit.mean().item(),
+        limit.std().item() / math.sqrt(setup.n_batches),
+    )
+
+
+def _beta(scale: Scale, d: int) -> float:
+    return {"none": 1.0, "1/sqrt(d)": 1 / math.sqrt(d), "1/d": 1 / d}[scale]
+
+
+def _squared_norm(a: Float[Tensor, "*batch key"]) -> Float[Tensor, "*batch"]:
+    """The squared norm of diag(a) - aa' without building it: the sum of a^2 - 2 a^3, and (the sum of a^2) squared."""
+    square = a.square()
+    return (square - 2 * square * a).sum(-1) + square.sum(-1).square()
+
+
+def _against_autograd(setup: Setup) -> float:
+    scores = torch.randn(1, setup.n_keys, dtype=torch.float64)
+    jacobian: Tensor = torch.autograd.functional.jacobian(softargmax, scores)  # type: ignore[no-untyped-call]
+    a = softargmax(scores)[0]
+    formula = a.diag() - torch.outer(a, a) if setup.jacobian == "diag(a) - aa'" else a.diag()
+    of_norm = abs(jacobian.square().sum().item() - _squared_norm(a).item())
+    return max(of_norm, largest_difference(jacobian[0, :, 0], formula))
+
+
+def _density_of_ties(n: int) -> float:
+    """c_n: how dense the gap between the best two of n standard normal scores is at 0."""
+    x = torch.linspace(-10, 10, 20_001, dtype=torch.float64)
+    density, below = torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi), torch.special.ndtr(x)
+    return n * (n - 1) * torch.trapezoid(density.square() * below ** (n - 2), x).item()
+
+
+def verdict(result: Result) -> Verdict:
+    setup, d = result.setup, result.setup.widths[-1]
+    falls = _density_of_ties(setup.n_keys) / (3 * math.sqrt(d))
+    without, scaled = result.jacobian[:, -1].tolist()
+    error = result.jacobian_error[:, -1].tolist()
+    both = math.hypot(error[1], result.limit_error)
+    return Verdict(
+        checks=(
+            about(
+                f"mean |J|^2 without the scale at d = {d}",
+                falls,
+                without,
+                STANDARD_ERRORS * error[0] + THREE_WAY * falls,
+            ),
+            about(
+                f"mean |J|^2 with the scale at d = {d}",
+                result.limit,
+                scaled,
+                STANDARD_ERRORS * both + result.limit / d,
+            ),
+            about("the derivative of softmax against diag(a) - aa'", 0, result.autograd, ROUNDING),
+            at_most("largest |J|^2 as a share of n^2 (1 - a_max)^2", 1, result.of_bound),
+        ),
+        why="Scores of standard deviation sqrt(d) are seldom close, and only close scores leave a gradient.",
+    )
+
+
+def figure(result: Result) -> Figure:
+    setup, widths = result.setup, torch.tensor(result.setup.widths).double()
+    tie = _density_of_ties(setup.n_keys)
+    drawing, (left, right) = panels(2, title="Without 1/sqrt(d) the softmax saturates, and its gradient vanishes")
+    drawn = (
+        (left, result.jacobian, tie / 3, "mean of |J|^2"),
+        (right, result.undecided, tie * math.log(DECIDED / (1 - DECIDED)), "share of queries with a_max < 0.99"),
+    )
+    for ax, measured, factor, name in drawn:
+        wide = torch.logspace(math.log10(max(4.0, factor**2)), math.log10(max(setup.widths)), 50).double()
+        ax.loglog(wide.numpy(), (factor / wide.sqrt()).numpy(), **PREDICTED | {"label": "predicted without: 1/sqrt(d)"})
+        for row, (words, marker) in enumerate((("measured without", "o"), ("measured with 1/sqrt(d)", "s"))):
+            ax.loglog(widths.numpy(), measured[row].numpy(), **MEASURED | {"marker": marker, "label": words})
+        ax.set(xlabel="d_head", ylabel=name, xticks=setup.widths, xticklabels=setup.widths)
+        ax.minorticks_off()
+    flat = PREDICTED | {"linestyle": ":", "label": "predicted with: the same at all d"}
+    left.axhline(result.limit, **flat)
+    right.axhline(1, **flat)
+    left.set_ylim(left.get_ylim()[0] / 6, None)
+    left.legend(frameon=False, loc="lower left")
+    return drawing
+
+
+def _cross_terms(result: Result) -> str:
+    return (
+        f"At d = {result.setup.widths[-1]} the mean of s^2 is {result.score_variance:,.0f}, that of its square terms "
+        f"alone {result.square_terms:,.0f}: the cross terms come to nothing, but only on average."
+    )
+
+
+def _never_all(result: Result) -> str:
+    *_, d = result.setup.widths
+    return (
+        f"At d = {d} a share of {result.undecided[0, -1].item():.3f} of the queries still has a_max < {DECIDED}; "
+        f"the derivation predicts "
+        f"{_density_of_ties(result.setup.n_keys) * math.log(DECIDED / (1 - DECIDED)) / math.sqrt(d):.3f}."
+    )
+
+
+CLAIM = Claim(
+    __name__,
+    __doc__,
+    document="EECS 182",
+    question="1(a)",
+    setup=Setup(),
+    small=Setup(widths=(16, 1024), n_queries=96, n_groups=16, n_batches=6),
+    run=run,
+    verdict=verdict,
+    figure=figure,
+    broken={
+        "the scale left in where it should be missing": {"without": "1/sqrt(d)"},
+        "the scale missing where it should be": {"scaled": "none"},
+        "a scale of 1/d": {"scaled": "1/d"},
+        "a Jacobian without its second term": {"jacobian": "diag(a)"},
+    },
+    confidence=f"Means are within {STANDARD_ERRORS} standard errors of the prediction for d to infinity, "
+    f"and {THREE_WAY:.0%} for a third key at a finite d. The Jacobian is exact up to rounding, the bound holds always.",
+    errata=(
+        Erratum(
+            where="1(a), the lines for E(s_i) and Var(s_i)",
+            printed=r"$\sum_j E(q_i^2 k_{i,j}^2)$ for $E(s_i^2)$",
+            right=r"$q_j$ for $q_i$; and the square of a sum has cross terms $E(q_j k_{i,j} q_l k_{i,l})$, "
+            r"which are 0 because $E(q_j q_l) = 0$; the result $d_{head}$ is right",
+            measured=_cross_terms,
+        ),
+        Erratum(
+            where="1(a), 'a sufficiently large d_head can be found'",
+            printed=r"$a_{i_{max}} > 1 - \epsilon$ for $d_{head}$ large enough",
+            right=r"this with a probability that goes to 1; what is left falls as $1/\sqrt{d_{head}}$",
+            measured=_never_all,
+        ),
+    ),
+)
