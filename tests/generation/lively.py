@@ -3,8 +3,9 @@
 from typing import TypeVar
 
 import torch
-from tests.models.small_models import ready
 from torch import nn
+
+from ..models.small_models import ready
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -13,9 +14,9 @@ def enliven(model: Model, factor: float = 3.0) -> Model:
     """Norms that let everything pass, small biases, large weights; the rest of a random model drowns in its biases."""
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if "norm" in name and name.endswith("weight"):
+            if "norm" in name.lower() and name.endswith("weight"):
                 p.fill_(1.0)
-            else:
+            elif "positions" not in name:
                 p.mul_(0.1 if name.endswith("bias") else factor)
     return model
 

@@ -4,14 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.models.parity.comparing import NothingBelowFloat64
-from tests.models.parity.copying import encoder_decoder_from_t5
-from tests.models.parity.test_decoders import gpt2, llama
-from tests.models.parity.test_translators import marian
-from tests.models.small_models import ready, real_tokens, some_ids
+import torch
 from torch import Tensor
 
-from headwork.generation import beam_search, generate, translate
+from headwork.generation import beam_search, generate, keep_top_k, keep_top_p, translate
+
+from ..models.parity.comparing import NothingBelowFloat64
+from ..models.parity.copying import encoder_decoder_from_marian, encoder_decoder_from_t5
+from ..models.parity.test_decoders import gpt2, llama
+from ..models.parity.test_translators import marian
+from ..models.small_models import ready, real_tokens, some_ids
+from .lively import enliven
 
 transformers = pytest.importorskip("transformers")
 
@@ -91,12 +94,22 @@ def test_translation(pair: Callable[[], Pair]) -> None:
 # --- beams -----------------------------------------------------------------------------------------------------------
 
 
+def lively_t5() -> Pair:
+    theirs = enliven(t5()[0])
+    return theirs, encoder_decoder_from_t5(theirs)
+
+
+def lively_marian() -> Pair:
+    theirs = enliven(marian()[0])
+    theirs.final_logits_bias.mul_(0.1)
+    return theirs, encoder_decoder_from_marian(theirs)
+
+
 @pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("pair", [t5, marian])
-@pytest.mark.parametrize(("n_beams", "length_penalty"), [(2, 1.0), (3, 0.0), (4, 2.0), (5, 1.0), (5, -0.7)], ids=str)
-def test_beams(pair: Callable[[], Pair], n_beams: int, length_penalty: float) -> None:
+@pytest.mark.parametrize(("pair", "end"), [(lively_t5, 0), (lively_marian, 23)], ids=["t5", "marian"])
+@pytest.mark.parametrize(("n_beams", "length_penalty"), [(2, 1.0), (3, 0.0), (4, 0.5), (5, 1.0), (5, -0.7)], ids=str)
+def test_beams(pair: Callable[[], Pair], end: int, n_beams: int, length_penalty: float) -> None:
     (theirs, ours), source, real = pair(), some_ids(BATCH, SOURCE, PAD), real_tokens(LENGTHS, SOURCE)
-    end = translate(ours, source, n_new=N_NEW, begin=PAD, end=None, source_visible=real)[1, 4].item()
     expected = hugging_face(
         theirs,
         source,
@@ -118,9 +131,24 @@ def test_beams(pair: Callable[[], Pair], n_beams: int, length_penalty: float) ->
         length_penalty=length_penalty,
         source_visible=real,
     )
-    print([len(h.ids) for h in found], [h.ids[-1].item() == end for h in found])
+    assert len({len(hypothesis.ids) for hypothesis in found}) > 1
     for hypothesis, ids, score in zip(found, expected.sequences, expected.sequences_scores, strict=True):
         n = len(hypothesis.ids)
         assert hypothesis.ids.equal(ids[1 : n + 1])
         assert (ids[n + 1 :] == PAD).all()
         assert hypothesis.score == pytest.approx(score.item(), rel=1e-10)
+
+
+# --- filters ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 3, 36, 50])
+def test_top_k(k: int) -> None:
+    logits = torch.randn(5, 37, dtype=torch.float64)
+    assert keep_top_k(logits, k).equal(transformers.TopKLogitsWarper(k)(None, logits))
+
+
+@pytest.mark.parametrize("p", [0.01, 0.3, 0.9, 0.999])
+def test_top_p(p: float) -> None:
+    logits = 3 * torch.randn(5, 37, dtype=torch.float64)
+    assert keep_top_p(logits, p).equal(transformers.TopPLogitsWarper(p)(None, logits))

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.generation.lively import lively
-from tests.models.small_models import LLAMA, POSITIONS, T5, decoder, encoder_decoder, ready, real_tokens, some_ids
 from torch import Tensor, nn
 
 import headwork as hw
@@ -16,6 +14,9 @@ from headwork.generation import generate, one_token, stream, translate
 from headwork.generation.one_token import is_plain
 from headwork.generation.reading import TargetReader, TextReader
 from headwork.models import Decoder
+
+from ..models.small_models import LLAMA, POSITIONS, T5, decoder, encoder_decoder, ready, real_tokens, some_ids
+from .lively import lively
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")  # many calls: without the checks of every shape
 
