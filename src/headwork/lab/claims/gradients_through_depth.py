@@ -10,7 +10,7 @@ wide layers the squared gradient at the input, over that at the output, is
 | plain, $f(x)$ | $g^2$ | $g^{2L}$: vanishes, or explodes for $g > 1$ |
 | residual alone, $x + f(x)$ | $1 + g^2$ | $(1 + g^2)^L$: explodes |
 | post-norm, $N(x + f(x))$ | $(1 + g^2) / (1 + g^2)$ | 1 |
-| pre-norm, $x + f(N(x))$ | $1 + g^2 / m_l$, with $m_l = 1 + l g^2$ the mean square of $x_l$ | $1 + L g^2$: slow |
+| pre-norm, $x + f(N(x))$ | $1 + g^2 / m_l$, mean square of $x_l$: $m_l = 1 + l g^2$ | $1 + L g^2$: grows slowly |
 | pre-norm with its final norm | | 1 |
 
 The norm divides by the length of what goes through it, and so divides the gradient: that tames the residual sum. The

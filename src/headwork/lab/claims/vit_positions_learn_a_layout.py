@@ -117,7 +117,7 @@ def _train(setup: Setup, digits: ImageExamples, order: Int[Tensor, "token"], max
     )
     optimiser = torch.optim.AdamW(model.parameters(), lr=setup.lr)
     for _ in range(setup.epochs if setup.trained else 0):
-        for batch in torch.randperm(len(digits)).split(setup.batch_size):
+        for batch in torch.split(torch.randperm(len(digits)), setup.batch_size):
             images = shift_images(digits.images[batch], max_shift * (2 * torch.rand(len(batch), 2) - 1))
             own = torch.rand(len(batch), len(order)).argsort(-1)
             images = _reorder(images, own if setup.order == "another for each image" else order.expand_as(own))
@@ -207,7 +207,7 @@ CLAIM = Claim(
     document="NYU",
     question="1.5(b)",
     setup=Setup(),
-    small=Setup(max_shifts=(3.0,), epochs=5, batch_size=32, lr=8e-3),
+    small=Setup(max_shifts=(3.0,), epochs=8, batch_size=32, lr=5e-3),
     run=run,
     verdict=verdict,
     figure=figure,
