@@ -111,7 +111,7 @@ def verdict(result: Result) -> Verdict:
 
 def figure(result: Result) -> Figure:
     setup = result.setup
-    drawing, (ax,) = panels(title="Heads that are too narrow cannot be the convolution, however many there are")
+    drawing, (ax,) = panels(title="One head for each kernel position is not enough if the heads are too narrow")
     ax.axhline(0, **PRINTED)
     ax.plot(setup.widths, result.predicted.numpy(), **PREDICTED)
     ax.plot(setup.widths, result.left_over.numpy(), **MEASURED)
