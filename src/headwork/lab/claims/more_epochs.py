@@ -1,0 +1,184 @@
+r"""From 10 to 30 to 50 epochs the training loss keeps falling; unseen images follow less and less, and the gap grows.
+
+Every step goes down the gradient of the training loss, so with enough width that loss goes towards 0, and the training
+accuracy towards 1. An untrained model knows nothing of the labels, so its loss is that of a guess, $\ln 10 \approx 2.3$,
+or more if its guesses are not even.
+
+The images that were held out put no force on the weights. Their loss follows as long as what is learned is shared, and
+then stays behind: the gap between the two can only be closed by more data. So more epochs always help the training
+loss, help the accuracy on unseen images less and less, and widen the gap. "The model's ability to make accurate
+predictions on unseen data" is seen in the held-out curve alone: with shuffled labels the training curves look much the
+same, and the held-out accuracy stays at 1/10.
+
+The learning rate is constant, so a run of 10 epochs is the beginning of a run of 50, and one run shows all three.
+(scikit-learn's 8 x 8 digits, 2 x 2 patches, a small vision Transformer, Adam.)
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from headwork import choices
+from headwork.data import Digits, load_data
+from headwork.data.batches import ImageBatch
+from headwork.lab.claim import Claim, Experiment, seeded
+from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
+from headwork.lab.verdict import Verdict, at_least, at_most
+from headwork.models import VisionTransformer, VisionTransformerConfig
+
+N_CLASSES = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup(Experiment):
+    """A small vision Transformer and its training."""
+
+    epochs: tuple[int, ...] = (10, 30, 50)
+    n_train: int = 1_197
+    d_model: int = 32
+    n_layers: int = 2
+    batch_size: int = 64
+    learning_rate: float = 2e-3
+    labels: Literal["true", "shuffled"] = "true"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if list(self.epochs) != sorted(set(self.epochs)):
+            raise ValueError(f"epochs must grow, got {self.epochs}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """After each epoch, the start included: loss and accuracy on the training images and on those held out."""
+
+    setup: Setup
+    train_loss: Float[Tensor, "epoch"]
+    train_accuracy: Float[Tensor, "epoch"]
+    unseen_loss: Float[Tensor, "epoch"]
+    unseen_accuracy: Float[Tensor, "epoch"]
+
+
+@seeded
+def run(setup: Setup) -> Result:
+    data = load_data(Digits(augment=False))
+    n_train = min(setup.n_train, len(data.train))
+    train, unseen = data.train.batch(range(n_train)), data.test.batch(range(len(data.test)))
+    assert isinstance(train, ImageBatch)
+    assert isinstance(unseen, ImageBatch)
+    if setup.labels == "shuffled":
+        train = train._replace(label=train.label[torch.randperm(n_train)])
+    model = _build(setup)
+    optimizer = torch.optim.Adam(model.parameters(), lr=setup.learning_rate)
+    rows = [_judge(model, train) + _judge(model, unseen)]
+    for _ in range(setup.epochs[-1]):
+        for batch in torch.randperm(n_train).split(setup.batch_size):
+            optimizer.zero_grad()
+            cross_entropy(model(train.image[batch]), train.label[batch]).backward()
+            optimizer.step()
+        rows.append(_judge(model, train) + _judge(model, unseen))
+    return Result(setup, *(torch.tensor(column, dtype=torch.float64) for column in zip(*rows, strict=True)))
+
+
+def _build(setup: Setup) -> VisionTransformer:
+    config = VisionTransformerConfig(
+        n_classes=N_CLASSES,
+        image=(8, 8),
+        n_channels=1,
+        patch=(2, 2),
+        d_model=setup.d_model,
+        n_layers=setup.n_layers,
+        heads=choices.Heads(n_heads=4),
+        feed_forward=choices.FeedForward(d_ff=2 * setup.d_model, activation="gelu"),
+    )
+    return VisionTransformer(config)
+
+
+@torch.no_grad()
+def _judge(model: VisionTransformer, batch: ImageBatch) -> tuple[float, float]:
+    logits = model(batch.image)
+    right = logits.argmax(-1) == batch.label
+    return cross_entropy(logits, batch.label).item(), right.double().mean().item()
+
+
+def _smooth(curve: Float[Tensor, "epoch"], epoch: int) -> float:
+    """The mean of the last few epochs up to this one: single epochs jump."""
+    return curve[max(1, epoch - max(1, epoch // 5) + 1) : epoch + 1].mean().item()
+
+
+def verdict(result: Result) -> Verdict:
+    setup, chance = result.setup, 1 / N_CLASSES
+    first, *_, last = setup.epochs
+    loss = [_smooth(result.train_loss, epoch) for epoch in setup.epochs]
+    gap = [_smooth(result.unseen_loss - result.train_loss, epoch) for epoch in (first, last)]
+    falls = [
+        at_most(f"training loss at {late} epochs, against {early}", loss[i], loss[i + 1])
+        for i, (early, late) in enumerate(zip(setup.epochs, setup.epochs[1:], strict=False))
+    ]
+    seen = [_smooth(result.train_accuracy, epoch) for epoch in (first, last)]
+    unseen = [_smooth(result.unseen_accuracy, epoch) for epoch in (first, last)]
+    return Verdict(
+        checks=(
+            *falls,
+            at_least(f"gap between unseen and training loss at {last} epochs, against {first}", gap[0], gap[1]),
+            at_most(
+                f"factor by which the unseen loss falls from {first} to {last} epochs, against the training loss",
+                loss[0] / loss[-1],
+                _smooth(result.unseen_loss, first) / _smooth(result.unseen_loss, last),
+            ),
+            at_least("training accuracy at the end, against the first mark", seen[0], seen[1]),
+            at_least("unseen accuracy at the end", 5 * chance, unseen[1]),
+            at_most("unseen accuracy at the end, against training accuracy", seen[1], unseen[1]),
+            at_least("loss at the start, against ln 10", math.log(N_CLASSES), result.train_loss[0].item(), 0.1),
+        ),
+        why="Training goes down the training loss; unseen images follow only as far as they have things in common.",
+    )
+
+
+def figure(result: Result) -> Figure:
+    setup = result.setup
+    title = "More epochs: the training loss falls on, unseen images gain less and less"
+    drawing, (left, right) = panels(2, title=title)
+    epochs = range(setup.epochs[-1] + 1)
+    curves = (
+        (left, result.train_loss, result.unseen_loss, "loss (nats)"),
+        (right, result.train_accuracy, result.unseen_accuracy, "accuracy"),
+    )
+    for ax, train, unseen, name in curves:
+        for curve, marker, line, words in ((train, MARKERS[0], "-", "training"), (unseen, MARKERS[1], ":", "unseen")):
+            ax.plot(epochs, curve.numpy(), color="0.4", linewidth=0.9, linestyle=line)
+            marks = [curve[epoch].item() for epoch in setup.epochs]
+            ax.plot(setup.epochs, marks, **MEASURED | {"marker": marker, "label": f"measured, {words}"})
+        ax.set(xlabel="epochs", ylabel=name, xticks=(0, *setup.epochs))
+    left.axhline(math.log(N_CLASSES), **PREDICTED | {"label": "predicted start: ln 10 or more"})
+    left.set_yscale("log")
+    right.axhline(1 / N_CLASSES, **PREDICTED | {"label": "predicted for guesses: 1/10"})
+    right.set_ylim(0, 1.04)
+    for epoch, accuracy in ((epoch, result.unseen_accuracy[epoch].item()) for epoch in setup.epochs):
+        right.annotate(f"{accuracy:.1%}", (epoch, accuracy), xytext=(0, -12), textcoords="offset points", ha="center")
+    left.legend(frameon=False, loc="lower left")
+    right.legend(frameon=False, loc="center right")
+    return drawing
+
+
+CLAIM = Claim(
+    __name__,
+    __doc__,
+    document="QMUL",
+    question="3(2)",
+    setup=Setup(),
+    small=Setup(epochs=(5, 10, 15), n_train=300, d_model=16, n_layers=1, batch_size=25, learning_rate=5e-3),
+    run=run,
+    verdict=verdict,
+    figure=figure,
+    broken={
+        "shuffled labels: learned by heart, and of no use": {"labels": "shuffled"},
+        "hardly any learning rate": {"learning_rate": 1e-7},
+    },
+    confidence="One split of one data set; each mark is the mean of the last fifth of the epochs up to it, since single ones jump.",
+)

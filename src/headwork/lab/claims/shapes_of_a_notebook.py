@@ -1,0 +1,148 @@
+r"""With 5 tokens of width 768 and 12 heads: queries [1, 5, 12, 64], attention [1, 12, 5, 5], output [1, 5, 768].
+
+The sheet asks for the shapes in its notebook. Every projection keeps the tokens, and its $h \cdot d_{head} = d$ numbers
+are cut into heads; a weight belongs to a head and a pair of tokens; a mix of values has the shape of a value:
+
+| variable | here | axes | shape |
+|---|---|---|---|
+| tokens | x | batch, token, d | [1, 5, 768] |
+| qis_mh | queries | batch, token, head, d / h | [1, 5, 12, 64] |
+| kis_mh | keys | batch, token, head, d / h | [1, 5, 12, 64] |
+| vis_mh | values | batch, token, head, d / h | [1, 5, 12, 64] |
+| attmat_mh | weights | batch, head, token, token | [1, 12, 5, 5] |
+| zis_mh | heads | batch, token, head, d / h | [1, 5, 12, 64] |
+| zis | output | batch, token, d | [1, 5, 768] |
+
+Only attmat_mh grows with the square of the tokens. Every other variable holds $n\,d$ numbers, attmat_mh $h\,n^2$: they
+are equal at $n = d/h$, the width of a head.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from matplotlib.figure import Figure
+
+from headwork.inspection.shapes import ledger
+from headwork.lab.claim import Claim, Experiment, seeded
+from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
+from headwork.lab.verdict import Verdict, same
+from headwork.layers import MultiHeadAttention
+
+Shape = tuple[int, ...]
+NAMES = {
+    "attmat_mh": "weights",
+    "qis_mh": "queries",
+    "kis_mh": "keys",
+    "vis_mh": "values",
+    "zis_mh": "heads",
+    "zis": "output",
+}
+"""The names of the notebook, and those of the library."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup(Experiment):
+    """One layer of ViT-B on a few tokens, and longer texts for the count."""
+
+    n_tokens: int = 5
+    d_model: int = 768
+    n_heads: int = 12
+    lengths: tuple[int, ...] = (5, 16, 64, 256, 1024)
+    heads: Literal["all their own", "one wide head", "shared keys and values"] = "all their own"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The shapes as they come out of the library, by the names of the notebook."""
+
+    setup: Setup
+    shapes: dict[str, Shape]
+    by_length: dict[int, dict[str, Shape]]
+
+
+@seeded
+def run(setup: Setup) -> Result:
+    n_heads = 1 if setup.heads == "one wide head" else setup.n_heads
+    n_kv_heads = 1 if setup.heads == "shared keys and values" else n_heads
+    layer = MultiHeadAttention(setup.d_model, n_heads, n_kv_heads=n_kv_heads)
+    return Result(setup, _shapes(layer, setup.n_tokens), {n: _shapes(layer, n) for n in setup.lengths})
+
+
+def _shapes(layer: MultiHeadAttention, n_tokens: int) -> dict[str, Shape]:
+    tokens = torch.randn(1, n_tokens, layer.d_model)
+    rows = ledger(layer, tokens, tokens)
+    return {"tokens": tuple(tokens.shape)} | {theirs: rows[ours].shape for theirs, ours in NAMES.items()}
+
+
+def _predict(setup: Setup, n: int) -> dict[str, Shape]:
+    d, h = setup.d_model, setup.n_heads
+    whole, cut = (1, n, d), (1, n, h, d // h)
+    names = {"tokens": whole, "attmat_mh": (1, h, n, n), "zis": whole}
+    return {name: names.get(name, cut) for name in ("tokens", *NAMES)}
+
+
+def verdict(result: Result) -> Verdict:
+    setup = result.setup
+    sheet = _predict(setup, setup.n_tokens)
+    headline = ("attmat_mh", *(name for name in sheet if name != "attmat_mh"))
+    other_lengths = sum(shapes != _predict(setup, n) for n, shapes in result.by_length.items())
+    return Verdict(
+        checks=(
+            *(same(f"shape of {name}", str(list(sheet[name])), str(list(result.shapes[name]))) for name in headline),
+            same("lengths at which another shape comes out", 0, other_lengths),
+        ),
+        why="Heads cut the width, not the tokens; and a weight belongs to a head and a pair of tokens.",
+    )
+
+
+def figure(result: Result) -> Figure:
+    setup, lengths = result.setup, list(result.setup.lengths)
+    drawing, (left, right) = panels(
+        2, title="Every variable grows with the tokens; only the attention table as their square"
+    )
+    names = list(_predict(setup, setup.n_tokens))
+    predicted = [_numbers(_predict(setup, setup.n_tokens)[name]) for name in names]
+    left.plot(predicted, range(len(names)), **PREDICTED | {"linestyle": "none", "marker": "|", "markersize": 13})
+    left.plot([_numbers(result.shapes[name]) for name in names], range(len(names)), **MEASURED)
+    for place, name in enumerate(names):
+        left.text(_numbers(result.shapes[name]) * 1.35, place, str(list(result.shapes[name])), va="center")
+    left.set_xscale("log")
+    left.set(xlabel="numbers it holds", ylabel="variable of the notebook", yticks=range(len(names)), yticklabels=names)
+    left.set_xlim(min(predicted) / 2, max(predicted) * 12)
+    left.invert_yaxis()
+    left.set_title(f"{setup.n_tokens} tokens of width {setup.d_model}, {setup.n_heads} heads")
+    for (name, power), marker in zip((("attmat_mh", "h n^2"), ("qis_mh", "n d")), MARKERS, strict=False):
+        line = ("--", ":")[power == "n d"]
+        counts = [_numbers(_predict(setup, n)[name]) for n in lengths]
+        right.loglog(lengths, counts, **PREDICTED | {"label": f"predicted: {power}", "linestyle": line})
+        counts = [_numbers(shapes[name]) for shapes in result.by_length.values()]
+        right.loglog(lengths, counts, **MEASURED | {"label": f"measured: {name}", "marker": marker})
+    right.axvline(setup.d_model // setup.n_heads, ymax=0.55, color="0.6", linewidth=0.8, zorder=0)
+    right.text(setup.d_model / setup.n_heads * 1.15, 400, "d / h")
+    right.set(xlabel="tokens n", ylabel="numbers it holds", xticks=lengths, xticklabels=lengths)
+    right.minorticks_off()
+    right.legend(frameon=False, loc="upper left")
+    return drawing
+
+
+def _numbers(shape: Shape) -> int:
+    return torch.Size(shape).numel()
+
+
+CLAIM = Claim(
+    __name__,
+    __doc__,
+    document="QMUL",
+    question="3(1)",
+    setup=Setup(),
+    small=Setup(n_tokens=5, lengths=(5, 64)),
+    run=run,
+    verdict=verdict,
+    figure=figure,
+    broken={
+        "one head as wide as the token": {"heads": "one wide head"},
+        "keys and values that all heads share": {"heads": "shared keys and values"},
+    },
+    confidence="Exact: shapes.",
+)
