@@ -76,6 +76,8 @@ class Keeper:
             self.leaving.callback(self.log.close)
         if path is not None:
             self.display.say(f"going on from step {progress.step} of {self.plan.n_steps}")
+        if progress.step == 0:
+            self.watch(0)
         self.display.start(self.plan.n_steps, progress.step)
         return progress
 
@@ -96,8 +98,12 @@ class Keeper:
         if self.log is not None:
             self.log.write("train", progress.step, epoch, figures["train"], progress.seconds)
             self.log.write("valid", progress.step, epoch, valid, progress.seconds)
-            is_whole = self.plan.training.strategy != "fsdp"  # else nobody has the model to look at
-            self.log.show(self.watchers if is_whole else (), self.learner.model, progress.step)
+            self.watch(progress.step)
+
+    def watch(self, step: int) -> None:
+        """Let the watchers look, unless the model is in pieces, so that nobody has it to look at."""
+        if self.log is not None and self.plan.training.strategy != "fsdp":
+            self.log.show(self.watchers, self.learner.model, step)
 
     def save(self, progress: Progress) -> None:
         """A checkpoint; those that are neither new nor the best go."""

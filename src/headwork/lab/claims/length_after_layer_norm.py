@@ -86,7 +86,8 @@ def _draw_tokens(kind: str, n_tokens: int, d: int) -> Float[Tensor, "token d"]:
             return 1000 * normal + 30
         case "heavy tails":
             return normal**5
-    return normal
+        case _:
+            return normal
 
 
 def _norm(setup: Setup, x: Float[Tensor, "token d"]) -> Float[Tensor, "token d"]:
@@ -97,6 +98,8 @@ def _norm(setup: Setup, x: Float[Tensor, "token d"]) -> Float[Tensor, "token d"]
             return setup.gamma * z + setup.beta
         case "rms norm":
             return setup.gamma * rms_norm(x, eps=setup.eps) + setup.beta
+        case "layer norm":
+            pass
     layer = LayerNorm(d, eps=setup.eps).double()
     with torch.no_grad():
         layer.weight.fill_(setup.gamma)

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from headwork import choices
 from headwork.data import Digits, load_data
-from headwork.data.image_examples import ImageExamples, shift_images
+from headwork.data.image_examples import ImageExamples, move_images
 from headwork.functional import image_from_patches, patches_from_image
 from headwork.lab.claim import Claim, Experiment, seeded
 from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
@@ -118,7 +118,8 @@ def _train(setup: Setup, digits: ImageExamples, order: Int[Tensor, "token"], max
     optimiser = torch.optim.AdamW(model.parameters(), lr=setup.lr)
     for _ in range(setup.epochs if setup.trained else 0):
         for batch in torch.split(torch.randperm(len(digits)), setup.batch_size):
-            images = shift_images(digits.images[batch], max_shift * (2 * torch.rand(len(batch), 2) - 1))
+            shift = max_shift * (2 * torch.rand(len(batch), 2) - 1)
+            images = move_images(digits.images[batch], shift, torch.zeros(len(batch)), torch.ones(len(batch)))
             own = torch.rand(len(batch), len(order)).argsort(-1)
             images = _reorder(images, own if setup.order == "another for each image" else order.expand_as(own))
             loss = F.cross_entropy(model(images), digits.labels[batch])

@@ -22,7 +22,8 @@ Each leak is measured by writing other words into what should be hidden, and loo
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Int
@@ -87,9 +88,7 @@ def _bert(setup: Setup) -> tuple[Leaks, Leaks]:
     model = Encoder(config).double().eval()
     real = _real(setup, "right")
     masks: dict[str, Tensor | None] = {"padding mask": real, "no mask": None}
-    padding = {
-        name: _leak(setup, lambda ids, m=mask: model(ids, visible=m), real, ~real) for name, mask in masks.items()
-    }
+    padding = {name: _leak(setup, partial(model, visible=mask), real, ~real) for name, mask in masks.items()}
     later = _leak(setup, lambda ids: model(ids, visible=real), *_split_in_time(real))
     return (
         {"BERT, padding": padding[setup.bert]},
@@ -118,8 +117,8 @@ def _gpt(setup: Setup) -> tuple[Leaks, Leaks]:
 
 
 def _t5(setup: Setup) -> tuple[Leaks, Leaks]:
-    layers = {"n_encoder_layers": setup.n_layers, "n_decoder_layers": setup.n_layers}
-    config = EncoderDecoderConfig(vocab=setup.vocab, **layers, **_sizes(setup))
+    n = setup.n_layers
+    config = EncoderDecoderConfig(vocab=setup.vocab, n_encoder_layers=n, n_decoder_layers=n, **_sizes(setup))
     model = EncoderDecoder(config).double().eval()
     real, every = _real(setup, "right"), torch.ones(len(setup.lengths), setup.n_tokens, dtype=torch.bool)
     source, target = _words(setup), _words(setup)
@@ -132,7 +131,7 @@ def _t5(setup: Setup) -> tuple[Leaks, Leaks]:
         return translate(source, ids)
 
     masked = {
-        name: _leak(setup, lambda ids, e=encoder, c=cross: translate(ids, target, e, c), every, ~real)
+        name: _leak(setup, partial(translate, target=target, encoder=encoder, cross=cross), every, ~real)
         for name, encoder, cross in (
             ("encoder and cross", True, True),
             ("encoder", True, False),
@@ -165,7 +164,7 @@ def _leak(
         return largest_difference(model(ids)[look_at], model(others)[look_at])
 
 
-def _sizes(setup: Setup) -> dict[str, object]:
+def _sizes(setup: Setup) -> dict[str, Any]:
     return {
         "d_model": setup.d_model,
         "heads": choices.Heads(n_heads=4),
