@@ -40,7 +40,8 @@ class Convert:
         how = self.find_way(model, (images.shape[2], images.shape[3]))
         converted = convert(model, how)
         found = {"images": len(images), "of": source, **compare(model, converted, images)}
-        layers = layers_of(converted)
+        known = [layer["name"] for layer in layers_of(model)]
+        layers = [layer for layer in layers_of(converted) if layer["name"] not in known]
         save(converted, self.out)
         if self.json:
             summary = {"out": str(self.out), "conversion": type(how).__name__, **found, "layers": layers}

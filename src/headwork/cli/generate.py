@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
+from headwork.cli.words import warn_of_unknown
+
 if TYPE_CHECKING:
     from headwork.generation import Picking
 
@@ -19,7 +21,7 @@ class Generate:
     prompt: Annotated[str, arg(help="The beginning of the text.")] = "\n"
     tokens: Annotated[int, arg(help="How many tokens to add.")] = 200
     greedy: Annotated[bool, arg(help="Always take the most likely token.")] = False
-    temperature: Annotated[float, arg(help="Below 1 bolder, above 1 more varied.")] = 0.8
+    temperature: Annotated[float | None, arg(help="Below 1 bolder, above 1 more varied; 0.8 unless given.")] = None
     top_k: Annotated[int | None, arg(help="Choose among so many of the most likely tokens.")] = None
     top_p: Annotated[float | None, arg(help="Choose among the most likely tokens that share this probability.")] = None
     seed: Annotated[int | None, arg(help="The same seed gives the same text.")] = None
@@ -35,6 +37,8 @@ class Generate:
         from headwork.training import open_run
 
         check_positive(tokens=self.tokens)
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must lie in 0 .. 2**63 - 1, got {self.seed}")
         how = self.how()
         run = open_run(self.run_folder)
         model = load(self.run_folder)
@@ -43,6 +47,7 @@ class Generate:
         ids = run.tokens.encode(self.prompt)
         if not ids:
             raise ValueError("prompt must have at least one token, got none")
+        warn_of_unknown(run.tokens, self.prompt)
         generator = torch.Generator()
         seed = generator.seed() if self.seed is None else self.seed
         generator.manual_seed(seed)
@@ -65,7 +70,9 @@ class Generate:
         from headwork.generation import Greedy, Sample
 
         if self.greedy:
-            if self.top_k is not None or self.top_p is not None:
-                raise ValueError(f"greedy needs no choice, got top_k={self.top_k} and top_p={self.top_p}")
+            for name in ("temperature", "top_k", "top_p"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"greedy needs no choice: leave out {name}, got {getattr(self, name)}")
             return Greedy()
-        return Sample(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+        temperature = 0.8 if self.temperature is None else self.temperature
+        return Sample(temperature=temperature, top_k=self.top_k, top_p=self.top_p)

@@ -40,7 +40,7 @@ class Predict:
         if not isinstance(task, ImageClassification | TextClassification):
             raise ValueError(f"run must be one of a classifier; use generate or translate, got {run.config.name}")
         model = load(self.run_folder)
-        n_bad = 0
+        n_bad = n_good = 0
         for path in self.inputs(is_image=isinstance(task, ImageClassification)):
             try:
                 batch = read_input(run, path)
@@ -50,9 +50,12 @@ class Predict:
                 n_bad += 1
                 print(f"skipped: {error}", file=sys.stderr)
                 continue
+            n_good += 1
             print(self.say(path, probabilities(task, model, batch)[0].tolist(), task.labels), flush=True)
         if n_bad:
-            print(f"skipped {n_bad} of the files", file=sys.stderr)
+            print(f"skipped {n_bad} of {n_bad + n_good} files", file=sys.stderr)
+        if not n_good:
+            raise RuntimeError("no file could be read")
 
     def inputs(self, *, is_image: bool) -> Iterator[Path]:
         from headwork.data import find_images

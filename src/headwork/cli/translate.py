@@ -9,6 +9,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from headwork.cli.words import warn_of_unknown
+
 
 @dataclass(frozen=True)
 class Translate:
@@ -36,9 +38,13 @@ class Translate:
         if not isinstance(model, EncoderDecoder) or run.tokens is None:
             raise ValueError(f"run must be one of a translator, got {run.config.name}")
         for text in self.sources():
+            if not text.strip() and not self.texts:
+                print("{}" if self.json else "", flush=True)  # a line for each line
+                continue
             ids = run.tokens.encode(text)
             if not ids:
                 raise ValueError(f"texts must not be empty, got {text!r}")
+            warn_of_unknown(run.tokens, text)
             best = beam_search(
                 model,
                 torch.tensor([ids]),
@@ -58,7 +64,6 @@ class Translate:
             return
         try:
             for line in sys.stdin:
-                if line.strip():
-                    yield line.rstrip("\n")
+                yield line.rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise ValueError(f"stdin must be UTF-8, got the byte 0x{error.object[error.start]:02x}") from None

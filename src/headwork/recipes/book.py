@@ -121,7 +121,9 @@ def with_position(model: ModelConfig, position: Position) -> ModelConfig:
         case EncoderConfig() | DecoderConfig() | EncoderDecoderConfig():
             text: dict[Position, choices.TextPositions] = {
                 "none": choices.NoPositions(),
-                "learned": choices.LearnedPositions(max_tokens=512),
+                "learned": model.position
+                if isinstance(model.position, choices.LearnedPositions)
+                else choices.LearnedPositions(max_tokens=512),
                 "sinusoidal": choices.SinusoidalPositions(),
                 "rotary": choices.RotaryPositions(),
                 "alibi": choices.AlibiPositions(),

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from headwork.data import Dataset, Examples, ImageBatch, PairBatch, TextBatch, TokenBatch
 from headwork.layers import PositionAttention
 from headwork.models import Decoder, Encoder, EncoderDecoder, GaussianImageEncoder, VisionTransformer
+from headwork.models.sizes import ModelConfig
 from headwork.reports.attention import (
     draw_between_tokens,
     draw_class_token,
@@ -37,7 +38,7 @@ def report_run(run: Run, data: Dataset, baseline: float | None = None) -> Path:
     """Write `report.html` into the folder of a run; `baseline` is an accuracy to stand beside."""
     model = load(run.folder)
     report = RunReport(
-        title=run.config.name,
+        title=f"{run.config.name} in {run.folder.name}",
         summary=(*summarise(run, model), *([] if baseline is None else [("by counting words", f"{baseline:.1%}")])),
         rows=tuple(read_metrics(run.folder / METRICS)),
         metric=None if run.task.metric == "loss" else run.task.metric,
@@ -52,10 +53,20 @@ def summarise(run: Run, model: nn.Module) -> Iterator[tuple[str, Cell]]:
     training = run.config.training
     yield "model", type(model).__name__
     yield "parameters", sum(parameter.numel() for parameter in model.parameters())
+    yield from choices_of(run.config.model)
+    yield "length", f"{training.epochs} epochs" if training.steps is None else f"{training.steps} steps"
     yield "batch size", training.batch_size
     yield "optimiser", f"{type(training.optimiser).__name__}, learning rate {training.optimiser.lr:g}"
     yield "seed", training.seed
     yield "precision", training.precision
+
+
+def choices_of(config: ModelConfig) -> Iterator[tuple[str, Cell]]:
+    """What tells one model from another of its kind."""
+    for name in ("d_model", "n_layers", "position", "pooling", "norm_order"):
+        value = getattr(config, name, None)
+        if value is not None:
+            yield name.replace("_", " "), value if isinstance(value, int | str) else type(value).__name__
 
 
 @torch.no_grad()

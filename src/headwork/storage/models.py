@@ -90,6 +90,7 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
         save_file({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
         raise OSError(errno.EIO, str(error), str(path)) from error
+    path.chmod(0o644)  # the library makes files that only their owner may read
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -122,7 +122,7 @@ def in_words(epoch: float, figures: Mapping[str, Mapping[str, float]], best: boo
     'epoch 3    train: loss 0.5000, accuracy 91.00 %    valid: loss 0.2500, accuracy 97.50 %    best so far'
     """
     splits = [f"{split}: {', '.join(show(name, value) for name, value in of.items())}" for split, of in figures.items()]
-    return "    ".join([f"epoch {epoch:g}", *splits, *(["best so far"] if best else [])])
+    return "    ".join([f"epoch {epoch:.4g}", *splits, *(["best so far"] if best else [])])
 
 
 def show(name: str, value: float) -> str:
