@@ -110,9 +110,8 @@ def main() -> None:
 def train_recipe(name: str, folder: Path) -> Path:
     """A run of the recipe in a folder, its places watched."""
     config = find_recipe(name)
-    data = hw.data.load_data(config.data)
-    run = hw.training.new_run(config, folder / name, data)
-    hw.training.train(run, Lines(), watchers=make_watchers(run, data))
+    run = hw.training.new_run(config, folder / name)
+    hw.training.train(run, Lines(), watchers=make_watchers(run, run.load_data()))
     return run.folder
 
 

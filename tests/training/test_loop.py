@@ -175,7 +175,7 @@ def test_watchers_look_at_every_evaluation(tmp_path: Path) -> None:
         seen.append((type(model).__name__, step))
 
     train(small_run(tmp_path / "run"), watchers=[watch])
-    assert seen == [("VisionTransformer", 5), ("VisionTransformer", 10)]
+    assert seen == [("VisionTransformer", 0), ("VisionTransformer", 5), ("VisionTransformer", 10)]
 
 
 def test_a_stop_says_how_to_go_on(tmp_path: Path) -> None:

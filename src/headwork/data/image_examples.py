@@ -64,12 +64,14 @@ def move_images(
               [1., 2.]]]])
     """
     _, _, n_rows, n_columns = images.shape
-    # Each pixel asks where it comes from; PyTorch's grid is (column, row), and an image is 2 wide.
-    cos, sin = turn.cos() / zoom, turn.sin() / zoom
-    back = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
-    half = torch.tensor([n_columns, n_rows]) / 2
-    offset = -back @ shift.flip(-1)[..., None] / half[:, None]
-    grid = F.affine_grid(torch.cat([back * half / half[:, None], offset], -1), list(images.shape), align_corners=False)
+    turn, zoom = turn[:, None, None], zoom[:, None, None]
+    # Each pixel asks where it comes from. No matrix product: its rounding depends on where in memory the numbers lie.
+    row = torch.arange(n_rows)[:, None] - (n_rows - 1) / 2 - shift[:, 0, None, None]
+    column = torch.arange(n_columns) - (n_columns - 1) / 2 - shift[:, 1, None, None]
+    from_row = (turn.cos() * row + turn.sin() * column) / zoom
+    from_column = (turn.cos() * column - turn.sin() * row) / zoom
+    # PyTorch's grid is (column, row), and an image is 2 wide.
+    grid = torch.stack([2 * from_column / n_columns, 2 * from_row / n_rows], -1)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
