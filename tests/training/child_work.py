@@ -4,8 +4,10 @@ import resource
 import time
 from pathlib import Path
 
+from tests.training.small_runs import StopAfter
+
 from headwork.cli import main
-from headwork.training import display, open_run, train
+from headwork.training import StoppedError, display, open_run, train
 from headwork.training.display import Lines
 
 
@@ -31,3 +33,12 @@ class Slow(Lines):
 def slowly(words: list[str]) -> int:
     display.make_display = Slow
     return main(words)
+
+
+def train_to_the_seventh_step(folder: str) -> int:
+    run = open_run(Path(folder))
+    try:
+        train(run, Lines(), StopAfter(7))
+    except StoppedError as error:
+        return error.exit_code
+    return 0

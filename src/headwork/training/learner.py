@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+from torch.distributed.fsdp import FSDPModule
 from torch.optim import Optimizer
 
 from headwork.training.optimisation import Average
@@ -47,11 +48,22 @@ class Learner:
                 self.average.swap(self.model)
 
     @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """The model with what FSDP has spread over processes: a translation does not go through its `forward`."""
+        if isinstance(self.model, FSDPModule):
+            self.model.unshard()
+        try:
+            yield
+        finally:
+            if isinstance(self.model, FSDPModule):
+                self.model.reshard()
+
+    @contextmanager
     def evaluating(self) -> Iterator[None]:
         """The model as it is to be judged: without dropout, and averaged."""
         self.called.eval()
         try:
-            with self.averaged():
+            with self.averaged(), self.gathered():
                 yield
         finally:
             self.called.train()
