@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from headwork import choices
-from headwork.generation import Hypothesis, beam_search, translate
+from headwork.generation import Hypothesis, beam, beam_search, translate
+from headwork.generation.reading import TargetReader
 from headwork.models import EncoderDecoder
 
-from ..models.small_models import POSITIONS, T5, VOCAB, encoder_decoder, real_tokens, some_ids
-from .lively import lively
+from ..models.small_models import POSITIONS, T5, VOCAB, encoder_decoder, ready, real_tokens, some_ids
+from .lively import enliven, lively
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")  # many calls; test_shapes runs with the checks
 
@@ -65,20 +66,30 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS.keys())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     n_beams=st.integers(1, 6),
     end=st.integers(0, 10),
+    likely_end=st.sampled_from([0.0, 1.0, 2.0]),
     length_penalty=st.sampled_from([1.0, 0.0, 0.5, 2.0, -1.0]),
     lengths=st.lists(st.integers(1, 7), min_size=1, max_size=3),
     seed=st.integers(0, 99),
 )
 def test_beams_are_those_in_lists_without_a_cache(
-    changes: dict[str, Any], n_beams: int, end: int, length_penalty: float, lengths: list[int], seed: int
+    changes: dict[str, Any],
+    n_beams: int,
+    end: int,
+    likely_end: float,
+    length_penalty: float,
+    lengths: list[int],
+    seed: int,
 ) -> None:
     """Each source of a batch as if it were alone, and the early end loses nothing."""
     torch.manual_seed(seed)
-    model = lively(encoder_decoder(**{"vocab": 11, **changes}), seed)
+    model = encoder_decoder(**{"vocab": 11, **changes, "output": choices.TiedOutput(bias=True)})
+    model = enliven(ready(model, seed), factor=1.0)
+    with torch.no_grad():
+        model.words.bias[end] = likely_end
     source, real = some_ids(len(lengths), 7, 11), real_tokens(tuple(lengths), 7)
     options = {"n_beams": n_beams, "n_new": N_NEW, "end": end, "length_penalty": length_penalty}
     found = beam_search(model, source, begin=0, source_visible=real, **options)
@@ -178,6 +189,26 @@ def test_a_search_ends_when_nothing_can_become_better() -> None:
     assert len(calls) == 1
 
 
+def test_a_negative_penalty_does_not_end_the_search_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end is worth log 0.17 = -1.77 at once and 2 (log 0.55 + log 0.95) = -1.30 after a word; 3 log 0.55 = -1.79."""
+    at_first, then = [0.0, 0.17, 0.55, 0.07, 0.07, 0.07, 0.07], [0.0, 0.95, 0.01, 0.01, 0.01, 0.01, 0.01]
+
+    class Script:
+        def __init__(self) -> None:
+            self.steps = [at_first, then, then, then]
+
+        def __call__(self, ids: Tensor) -> Tensor:
+            return torch.tensor([self.steps.pop(0)]).log().expand(len(ids), -1)
+
+        def reorder(self, rows: Tensor) -> None:
+            pass
+
+    monkeypatch.setattr(beam, "read_target", lambda *_, **__: Script())
+    (found,) = beam_search(None, some_ids(1, 7), n_beams=4, n_new=4, begin=0, end=1, length_penalty=-1.0)
+    assert found.ids.tolist() == [2, 1]
+    assert found.score == pytest.approx(2 * math.log(0.55 * 0.95), rel=1e-6)
+
+
 def test_fewer_words_than_beams() -> None:
     model = lively(encoder_decoder(vocab=2))
     (found,) = beam_search(model, some_ids(1, 7, 2), n_beams=9, n_new=3, begin=0, end=1)
@@ -204,10 +235,12 @@ def test_a_model_in_training_does_not_notice() -> None:
     assert torch.is_grad_enabled()
 
 
-def test_half_precision() -> None:
+def test_sums_of_a_model_in_half_precision_are_not() -> None:
     model, source = encoder_decoder().bfloat16(), some_ids(2, 7)
-    for hypothesis in beam_search(model, source, n_beams=3, n_new=N_NEW, begin=0, end=1):
-        assert -math.log(VOCAB) * 2 < hypothesis.score < 0
+    logits = TargetReader(model, source)(torch.zeros(2, 1, dtype=torch.long))
+    found = beam_search(model, source, n_beams=3, n_new=1, begin=0, end=1)
+    expected = logits.float().log_softmax(-1).amax(-1).tolist()
+    assert [hypothesis.score for hypothesis in found] == pytest.approx(expected, rel=1e-6)
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------

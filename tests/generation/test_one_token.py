@@ -218,6 +218,18 @@ def test_who_looks_in_the_middle_sees_every_token_and_changes_none(twin_calls: l
     assert len(twin_calls) == N_NEW + 2 - 3
 
 
+def test_who_looks_into_a_translator_sees_every_token(twin_calls: list[int]) -> None:
+    model, source = lively(encoder_decoder()), some_ids(BATCH, 7)
+    options = {"n_new": N_NEW, "begin": 0, "end": None}
+    expected = translate(model, source, **options)
+    del twin_calls[:]
+    with hw.record(model, "decoder_layers.2.cross_attention.weights", every_call=True) as seen:
+        assert translate(model, source, **options).equal(expected)
+    weights = seen.calls("decoder_layers.2.cross_attention.weights")
+    assert [w.shape for w in weights] == [(BATCH, 3, 1, 7)] * N_NEW
+    assert twin_calls == []
+
+
 def test_weights_that_change_are_read_anew() -> None:
     """Nothing is copied: an optimizer's step in the middle of a stream is seen by every part at once."""
     model = lively(decoder())
