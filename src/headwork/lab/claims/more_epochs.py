@@ -1,8 +1,8 @@
 r"""From 10 to 30 to 50 epochs the training loss keeps falling; unseen images follow less and less, and the gap grows.
 
 Every step goes down the gradient of the training loss, so with enough width that loss goes towards 0, and the training
-accuracy towards 1. An untrained model knows nothing of the labels, so its loss is that of a guess, $\ln 10 \approx 2.3$,
-or more if its guesses are not even.
+accuracy towards 1. An untrained model knows nothing of the labels, so its loss is that of a guess,
+$\ln 10 \approx 2.3$, or more if its guesses are not even.
 
 The images that were held out put no force on the weights. Their loss follows as long as what is learned is shared, and
 then stays behind: the gap between the two can only be closed by more data. So more epochs always help the training
@@ -77,9 +77,10 @@ def run(setup: Setup) -> Result:
     optimizer = torch.optim.Adam(model.parameters(), lr=setup.learning_rate)
     rows = [_judge(model, train) + _judge(model, unseen)]
     for _ in range(setup.epochs[-1]):
-        for batch in torch.randperm(n_train).split(setup.batch_size):
+        for batch in torch.split(torch.randperm(n_train), setup.batch_size):
             optimizer.zero_grad()
-            cross_entropy(model(train.image[batch]), train.label[batch]).backward()
+            loss = cross_entropy(model(train.image[batch]), train.label[batch])
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         rows.append(_judge(model, train) + _judge(model, unseen))
     return Result(setup, *(torch.tensor(column, dtype=torch.float64) for column in zip(*rows, strict=True)))
@@ -180,5 +181,5 @@ CLAIM = Claim(
         "shuffled labels: learned by heart, and of no use": {"labels": "shuffled"},
         "hardly any learning rate": {"learning_rate": 1e-7},
     },
-    confidence="One split of one data set; each mark is the mean of the last fifth of the epochs up to it, since single ones jump.",
+    confidence="One split of one data set; single epochs jump, so each mark is the mean of the last fifth before it.",
 )

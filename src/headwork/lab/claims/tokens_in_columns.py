@@ -178,7 +178,7 @@ def figure(result: Result) -> Figure:
     style = MEASURED | {"marker": "s", "label": "measured, QK'"}
     right.loglog(setup.lengths, result.features.variance.numpy(), **style)
     right.set(xlabel="tokens n", ylabel="variance of the scaled scores", xticks=setup.lengths, ylim=(None, 100))
-    right.set_xticklabels(setup.lengths)
+    right.set_xticklabels([str(length) for length in setup.lengths])
     right.minorticks_off()
     right.legend(frameon=False, loc="upper left")
     return drawing

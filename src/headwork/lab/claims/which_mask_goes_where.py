@@ -22,6 +22,7 @@ Each leak is measured by writing other words into what should be hidden, and loo
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -37,6 +38,7 @@ from headwork.lab.verdict import Verdict, about, at_least
 from headwork.models import Decoder, DecoderConfig, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
 
 Leaks = dict[str, float]
+HEADS, FEED_FORWARD = choices.Heads(n_heads=4), choices.FeedForward(d_ff=64)
 ROUNDING = 1e-12
 LEAK = 1e-4
 """What a leak changes at least; outputs are of order 1."""
@@ -83,14 +85,19 @@ def run(setup: Setup) -> Result:
 
 
 def _bert(setup: Setup) -> tuple[Leaks, Leaks]:
-    config = EncoderConfig(vocab=setup.vocab, task=choices.Features(), n_layers=setup.n_layers, **_sizes(setup))
+    config = EncoderConfig(
+        vocab=setup.vocab,
+        task=choices.Features(),
+        d_model=setup.d_model,
+        n_layers=setup.n_layers,
+        heads=HEADS,
+        feed_forward=FEED_FORWARD,
+    )
     model = Encoder(config).double().eval()
     real = _real(setup, "right")
     masks: dict[str, Tensor | None] = {"padding mask": real, "no mask": None}
-    padding = {
-        name: _leak(setup, lambda ids, m=mask: model(ids, visible=m), real, ~real) for name, mask in masks.items()
-    }
-    later = _leak(setup, lambda ids: model(ids, visible=real), *_split_in_time(real))
+    padding = {name: _leak(setup, partial(model, visible=mask), real, ~real) for name, mask in masks.items()}
+    later = _leak(setup, partial(model, visible=real), *_split_in_time(real))
     return (
         {"BERT, padding": padding[setup.bert]},
         {"BERT without a mask, padding": padding["no mask"], "BERT reads both ways, later words": later},
@@ -98,7 +105,9 @@ def _bert(setup: Setup) -> tuple[Leaks, Leaks]:
 
 
 def _gpt(setup: Setup) -> tuple[Leaks, Leaks]:
-    config = DecoderConfig(vocab=setup.vocab, n_layers=setup.n_layers, **_sizes(setup))
+    config = DecoderConfig(
+        vocab=setup.vocab, d_model=setup.d_model, n_layers=setup.n_layers, heads=HEADS, feed_forward=FEED_FORWARD
+    )
     model = Decoder(config).double().eval()
     right, left = _real(setup, "right"), _real(setup, "left")
     only_causal = {
@@ -109,17 +118,21 @@ def _gpt(setup: Setup) -> tuple[Leaks, Leaks]:
         {
             "GPT, later words": _leak(setup, model.decode, *_split_in_time(right)),
             "GPT, padding": only_causal[setup.gpt],
-            "GPT with padding left and a padding mask": _leak(
-                setup, lambda ids: model.decode(ids, visible=left), left, ~left
-            ),
+            "GPT with padding left and a padding mask": _leak(setup, partial(model.decode, visible=left), left, ~left),
         },
         {"GPT with padding left, only causal": only_causal["padding left"]},
     )
 
 
 def _t5(setup: Setup) -> tuple[Leaks, Leaks]:
-    layers = {"n_encoder_layers": setup.n_layers, "n_decoder_layers": setup.n_layers}
-    config = EncoderDecoderConfig(vocab=setup.vocab, **layers, **_sizes(setup))
+    config = EncoderDecoderConfig(
+        vocab=setup.vocab,
+        d_model=setup.d_model,
+        n_encoder_layers=setup.n_layers,
+        n_decoder_layers=setup.n_layers,
+        heads=HEADS,
+        feed_forward=FEED_FORWARD,
+    )
     model = EncoderDecoder(config).double().eval()
     real, every = _real(setup, "right"), torch.ones(len(setup.lengths), setup.n_tokens, dtype=torch.bool)
     source, target = _words(setup), _words(setup)
@@ -128,11 +141,9 @@ def _t5(setup: Setup) -> tuple[Leaks, Leaks]:
         memory = model.encode(source, visible=real if encoder else None)
         return model.decode(target, memory, memory_visible=real if cross else None)
 
-    def of_target(ids: Tensor) -> Tensor:
-        return translate(source, ids)
-
+    of_target = partial(translate, source)
     masked = {
-        name: _leak(setup, lambda ids, e=encoder, c=cross: translate(ids, target, e, c), every, ~real)
+        name: _leak(setup, partial(translate, target=target, encoder=encoder, cross=cross), every, ~real)
         for name, encoder, cross in (
             ("encoder and cross", True, True),
             ("encoder", True, False),
@@ -163,14 +174,6 @@ def _leak(
     others = torch.where(rewrite, (ids + torch.randint_like(ids, 1, setup.vocab)) % setup.vocab, ids)
     with torch.no_grad():
         return largest_difference(model(ids)[look_at], model(others)[look_at])
-
-
-def _sizes(setup: Setup) -> dict[str, object]:
-    return {
-        "d_model": setup.d_model,
-        "heads": choices.Heads(n_heads=4),
-        "feed_forward": choices.FeedForward(d_ff=2 * setup.d_model),
-    }
 
 
 def _words(setup: Setup) -> Int[Tensor, "batch token"]:
