@@ -24,7 +24,7 @@ import torch.utils.tensorboard  # imported here so that no child has to
 from rich.console import Console
 from rich.progress import Progress
 from tests.forks import start, wait
-from tests.training.small_runs import KINDS, Kind, checkpoint_differences, differences, small_run
+from tests.training.small_runs import KINDS, Kind, StopAfter, checkpoint_differences, differences, small_run
 
 from headwork.storage import DamagedError, load, verify
 from headwork.training import SGD, AdamW, Run, StoppedError, StopRequest, keeper, loop, open_run
@@ -32,18 +32,6 @@ from headwork.training.checkpoints import checkpoints, find_whole
 from headwork.training.display import Lines
 
 Track = Callable[[int, str], Iterator[int]]
-
-
-class StopAfter(StopRequest):
-    """Asks to stop at a given place: the loop looks once after each part of a step."""
-
-    def __init__(self, looks: int) -> None:
-        self.looks_left = looks
-
-    @property  # type: ignore[override]
-    def signal_number(self) -> int | None:
-        self.looks_left -= 1
-        return None if self.looks_left > 0 else signal.SIGTERM
 
 
 def train(run: Run, stop: StopRequest | None = None, *, keep_all: bool = False) -> int:

@@ -1,8 +1,8 @@
 """A training step of ours against those of others, each in a process of its own, as its users would start it.
 
 `python benchmarks/training.py`: the small ViT and the character GPT of 0.8 million parameters. Every step draws a batch
-from data in memory, goes forward, back, clips, and moves the weights. The processes take turns and wait for each other, so
-only one works at a time; the figure is the median step of the best turn of each.
+from data in memory, goes forward, back, clips, and moves the weights. The processes take turns and wait for each other,
+so only one works at a time; the figure is the median step of the best turn of each.
 
 `--without` takes something of ours away: `memory` (mallopt) or `fused` (the fused optimiser), to see what it brings.
 """
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 Step = Callable[[], object]
-VOCAB, CONTEXT, BATCH = 96, 128, 16
+VOCAB, CONTEXT, BATCH = 104, 128, 16
 IMAGES = 32
 
 

@@ -1,6 +1,7 @@
-"""Draw the figures of the guide: `make docs`."""
+"""Draw the figures of the guide: `make docs`. Two of them show trained models, which takes a minute or two."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib as mpl
 import torch
@@ -10,7 +11,10 @@ from torch import Tensor
 import headwork as hw
 from headwork import functional as fn
 from headwork import masks
-from headwork.inspection import draw_heads, draw_inside, verify_limit
+from headwork.inspection import animate_centres, draw_centres, draw_heads, draw_inside, verify_limit
+from headwork.recipes import find_recipe
+from headwork.reports.watching import make_watchers, read_places
+from headwork.training.display import Lines
 
 HERE = Path(__file__).parent
 
@@ -95,10 +99,21 @@ def main() -> None:
     layer.place_heads(2 * torch.randn(10, 2), 0.05 + torch.rand(10, 2))
     draw_heads(layer, (13, 15)).savefig(HERE / "heads.png")
     verify_limit().savefig(HERE / "limit.png")
-    torch.manual_seed(0)
-    model = hw.models.build(hw.models.size("digits-vit"))
-    title = "digits-vit, before training"
-    draw_inside(model, hw.data.sample_digit(0), title=title).savefig(HERE / "inside.png")
+    with TemporaryDirectory() as folder:
+        trained = train_recipe("digits-vit", Path(folder))
+        draw_inside(hw.load(trained), hw.data.sample_digit(0), title="digits-vit").savefig(HERE / "inside.png")
+        history = read_places(train_recipe("digits-gaussian", Path(folder)))
+    draw_centres(history[-1], earlier=history[:-1], title="digits-gaussian").savefig(HERE / "centres.png")
+    animate_centres(history, HERE / "centres.gif", frames_per_second=8)
+
+
+def train_recipe(name: str, folder: Path) -> Path:
+    """A run of the recipe in a folder, its places watched."""
+    config = find_recipe(name)
+    data = hw.data.load_data(config.data)
+    run = hw.training.new_run(config, folder / name, data)
+    hw.training.train(run, Lines(), watchers=make_watchers(run, data))
+    return run.folder
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Children that start in milliseconds: a process that has imported everything, and does nothing else, forks them.
 
 Each is as fresh as a new process, since nothing was trained in the one it comes from. `python -m tests.forks` is such
-a process: it reads a line of JSON for each child, `{"call": "module:function", "arguments": [...], "output": "file"}`.
+a process: it reads a line of JSON for each child, and answers with its process id, or its exit code when asked for it.
 """
 
 import importlib
@@ -11,6 +11,17 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+IMPORTED_BEFORE = (
+    "headwork.cli",
+    "headwork.recipes",
+    "headwork.reports.of_run",
+    "headwork.reports.watching",
+    "headwork.training.loop",
+    "sklearn.datasets",
+    "sklearn.model_selection",
+    "torch.utils.tensorboard",
+)
 
 
 def start(work: Callable[[], int | None], output: Path, environment: Mapping[str, str] | None = None) -> int:
@@ -26,7 +37,7 @@ def start(work: Callable[[], int | None], output: Path, environment: Mapping[str
         os.dup2(file, 2)
         os.environ.update(environment or {})
         code = work() or 0
-    except BaseException:  # noqa: BLE001  # whatever it is, it must not go on in the parent's code
+    except BaseException:  # whatever it is, it must not go on in the parent's code
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -39,20 +50,20 @@ def wait(process: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
+def answer(request: Mapping[str, object]) -> int:
+    if "wait" in request:
+        return wait(request["wait"])
+    module, function = request["call"].split(":")
+    work = getattr(importlib.import_module(module), function)
+    return start(lambda: work(*request["arguments"]), Path(request["output"]), request["environment"])
+
+
 def serve() -> None:
-    importlib.import_module("headwork.training.loop")
-    importlib.import_module("torch.utils.tensorboard")
-    print("ready", flush=True)
+    for name in IMPORTED_BEFORE:
+        importlib.import_module(name)
     for line in sys.stdin:
-        request = json.loads(line)
-        if "wait" in request:
-            print(wait(request["wait"]), flush=True)
-            continue
-        module, function = request["call"].split(":")
-        work = getattr(importlib.import_module(module), function)
-        arguments = request["arguments"]
-        environment = request["environment"]
-        print(start(lambda: work(*arguments), Path(request["output"]), environment), flush=True)  # noqa: B023
+        sys.stdout.write(f"{answer(json.loads(line))}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

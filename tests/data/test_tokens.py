@@ -42,6 +42,7 @@ def test_any_text_comes_back_from_byte_pairs(text):
 
 @settings(max_examples=30)
 @given(texts=st.lists(st.text(), max_size=4))
+@example(texts=["a\ufffdb"])
 def test_an_alphabet_of_anything(texts):
     tokens = Tokens.characters(texts)
     assert len(tokens) == len({*"".join(texts)} - {*SPECIAL}) + 4

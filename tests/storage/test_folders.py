@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headwork.storage.folders import DamagedError, link_file, new_folder, replace_file, verify
+from headwork.storage.folders import DamagedError, append_to_file, link_file, new_folder, replace_file, sweep, verify
 
 
 def write_example(path: Path) -> None:
@@ -158,6 +158,31 @@ def test_a_link_is_replaced_in_one_step(tmp_path: Path) -> None:
         link_file(tmp_path / text, tmp_path / "model")
         assert (tmp_path / "model").read_text() == text
     assert (tmp_path / "model").samefile(tmp_path / "new")
+
+
+def test_a_link_to_what_is_there_already_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "source").write_text("weights")
+    for _ in range(2):
+        link_file(tmp_path / "source", tmp_path / "model")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "source"]
+
+
+def test_what_others_left_half_written_is_swept_away(tmp_path: Path) -> None:
+    for name in (".kept.4711.part", ".model.12.part", ".hidden", "mine.part"):
+        (tmp_path / name).write_text("half")
+    (tmp_path / ".step.13.part").mkdir()
+    (tmp_path / ".step.13.part" / "weights").write_text("half")
+    sweep(tmp_path)
+    sweep(tmp_path / "nowhere")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "mine.part"]
+
+
+def test_lines_are_added_behind_what_is_there(tmp_path: Path) -> None:
+    for line in ("one\n", "two\n"):
+        append_to_file(tmp_path / "log", line)
+    assert (tmp_path / "log").read_text() == "one\ntwo\n"
+    with pytest.raises(OSError, match=r"cannot write .*nowhere/log \(4 bytes are needed\)"):
+        append_to_file(tmp_path / "nowhere" / "log", "one\n")
 
 
 def test_without_links_a_copy_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

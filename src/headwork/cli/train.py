@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, arg
 
 if TYPE_CHECKING:
+    from headwork.data import DataConfig
     from headwork.recipes import Changes
     from headwork.training import Run
 
@@ -56,12 +57,16 @@ class Train:
         outcome = train(run, display, watchers=make_watchers(run, data))
         if not is_first_process():
             return
-        report = report_run(run, data)
+        baseline = measure_baseline(run.config.data)
+        report = report_run(run, data, baseline)
         animate_places(run)
         if self.json:
-            print(json.dumps({"run": str(run.folder), "report": str(report), **outcome._asdict()}, indent=2))
+            about = {"run": str(run.folder), "report": str(report), "baseline": baseline, **outcome._asdict()}
+            print(json.dumps(about, indent=2))
         else:
             print(f"test: {', '.join(show(name, value) for name, value in outcome.test.items())}")
+            if baseline is not None:
+                print(f"test, by counting words: {show('accuracy', baseline)}")
             print(f"look at {report}, or compare runs with `headwork compare`")
 
     def find_run(self) -> "Run":
@@ -99,6 +104,16 @@ class Train:
             position=self.position,
             norm=self.norm,
         )
+
+
+def measure_baseline(data: "DataConfig") -> float | None:
+    """What counting words reaches on the test data, if there are words and labels."""
+    from headwork.data import Reviews, bag_of_words_accuracy, read_reviews
+
+    if not isinstance(data, Reviews):
+        return None
+    texts = read_reviews(data)
+    return bag_of_words_accuracy(texts.train, texts.test)
 
 
 def is_first_process() -> bool:

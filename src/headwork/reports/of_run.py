@@ -33,12 +33,12 @@ N_EXAMPLES = 2
 HEADING = "Where the heads look"
 
 
-def report_run(run: Run, data: Dataset) -> Path:
-    """Write `report.html` into the folder of a run."""
+def report_run(run: Run, data: Dataset, baseline: float | None = None) -> Path:
+    """Write `report.html` into the folder of a run; `baseline` is an accuracy to stand beside."""
     model = load(run.folder)
     report = RunReport(
         title=run.config.name,
-        summary=tuple(summarise(run, model)),
+        summary=(*summarise(run, model), *([] if baseline is None else [("by counting words", f"{baseline:.1%}")])),
         rows=tuple(read_metrics(run.folder / METRICS)),
         metric=None if run.task.metric == "loss" else run.task.metric,
         classification=classify(run, model, data.test),

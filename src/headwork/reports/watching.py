@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from headwork.data import Dataset, Examples
-from headwork.inspection.centres import snapshot_centres
+from headwork.inspection.centres import Snapshot, snapshot_centres
 from headwork.inspection.head_log import log_heads
 from headwork.reports.of_run import draw_attention
-from headwork.training.keeper import Watcher
+from headwork.training.log import Watcher
 from headwork.training.order import Plan
 from headwork.training.run import Run
 
@@ -58,14 +58,20 @@ class WatchAttention:
             return
 
 
+def read_places(folder: Path) -> list[Snapshot]:
+    """Where the heads looked at each evaluation of a run, in order; steps taken twice, after a resume, count once."""
+    lines = (folder / HEADS).read_text(encoding="utf-8").splitlines(keepends=True)
+    rows = [json.loads(line) for line in lines if line.endswith("\n")]
+    history = {row["step"]: row["places"] for row in rows}
+    return [history[step] for step in sorted(history)]
+
+
 def animate_places(run: Run) -> Path | None:
     """The way of the heads over the run as a GIF, if there are heads that have one."""
-    path = run.folder / HEADS
-    if not path.exists():
+    if not (run.folder / HEADS).exists():
         return None
     from headwork.inspection.centre_figures import animate_centres
 
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line[-1] == "\n"]
-    history = {row["step"]: row["places"] for row in rows}  # steps taken twice, after a resume, count once
-    animate_centres([history[step] for step in sorted(history)], path.with_suffix(".gif"))
-    return path.with_suffix(".gif")
+    path = (run.folder / HEADS).with_suffix(".gif")
+    animate_centres(read_places(run.folder), path)
+    return path

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headwork.storage.folders import told
+from headwork.storage.folders import telling
 
 LOCK = ".lock"
 
@@ -17,11 +17,9 @@ def claimed(folder: Path) -> Iterator[None]:
 
     The claim dies with its process, however that ends, and is not inherited by the processes it starts.
     """
-    try:
+    with telling(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("w")
-    except OSError as error:
-        raise told(error, folder, 0) from error
     with file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -32,16 +32,15 @@ def new_folder(path: Path, n_bytes: int = 0) -> Iterator[Path]:
         raise ValueError(f"folder must be a new one, got {path}, which exists")
     staging = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        check_room(path.parent, n_bytes)
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir()
-        yield staging
-        _seal(staging)
-        staging.rename(path)
-        _flush(path.parent)
-    except OSError as error:
-        raise told(error, path, n_bytes) from error
+        with telling(path, n_bytes):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            check_room(path.parent, n_bytes)
+            shutil.rmtree(staging, ignore_errors=True)
+            staging.mkdir()
+            yield staging
+            _seal(staging)
+            staging.rename(path)
+            _flush(path.parent)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -50,6 +49,16 @@ def sweep(folder: Path) -> None:
     """Remove what a process that was killed left half written; nobody else may be writing here."""
     for path in folder.glob(".*.part"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@contextmanager
+def telling(path: Path, n_bytes: int = 0) -> Iterator[None]:
+    """Let an error of the disk say what could not be written, and how many bytes that needs."""
+    try:
+        yield
+    except OSError as error:
+        needed = f" ({n_bytes:,} bytes are needed)" if n_bytes else ""
+        raise OSError(error.errno, f"cannot write {path}{needed}: {error.strerror or error}") from error
 
 
 def check_room(folder: Path, n_bytes: int) -> None:
@@ -82,35 +91,34 @@ def replace_file(path: Path, text: str) -> None:
     """Write a file whole or not at all, over what is there."""
     staging = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        staging.write_text(text, encoding="utf-8")
-        _flush(staging)
-        staging.replace(path)
-        _flush(path.parent)
-    except OSError as error:
-        raise told(error, path, len(text)) from error
+        with telling(path, len(text)):
+            staging.write_text(text, encoding="utf-8")
+            _flush(staging)
+            staging.replace(path)
+            _flush(path.parent)
     finally:
         staging.unlink(missing_ok=True)
 
 
 def append_to_file(path: Path, text: str) -> None:
     """Write behind what is there, and wait until the disk has it."""
-    try:
+    with telling(path, len(text)):
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
         _flush(path)
-    except OSError as error:
-        raise told(error, path, len(text)) from error
 
 
 def link_file(source: Path, path: Path) -> None:
     """Let `path` be the same file as `source`, in one step; a copy where the disk knows no links."""
     staging = path.with_name(f".{path.name}.{os.getpid()}.part")
     staging.unlink(missing_ok=True)
-    try:
-        os.link(source, staging)
-    except OSError:
-        shutil.copyfile(source, staging)
-    staging.replace(path)
+    with telling(path, source.stat().st_size):
+        try:
+            os.link(source, staging)
+        except OSError:
+            shutil.copyfile(source, staging)
+        staging.replace(path)
+        staging.unlink(missing_ok=True)  # renaming a file to another name of itself does nothing
 
 
 def _seal(folder: Path) -> None:
@@ -151,9 +159,3 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def told(error: OSError, path: Path, n_bytes: int) -> OSError:
-    """The same error, with the path and the bytes that were needed."""
-    needed = f" ({n_bytes:,} bytes are needed)" if n_bytes else ""
-    return OSError(error.errno, f"cannot write {path}{needed}: {error.strerror or error}")

@@ -47,7 +47,10 @@ def load(folder: Path | str) -> nn.Module:
 def find_model(folder: Path) -> Path:
     """The folder itself, or the best checkpoint of the run in it."""
     if (folder / BEST).is_file():
-        return folder / "checkpoints" / str(read_json(folder / BEST).get("checkpoint"))
+        best = folder / "checkpoints" / str(read_json(folder / BEST).get("checkpoint"))
+        if not best.is_dir():
+            raise DamagedError(f"{folder / BEST} names {best}, which is not there")
+        return best
     if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
         raise ValueError(f"folder must hold a model ({CONFIG} and {WEIGHTS}), got {folder}")
     return folder

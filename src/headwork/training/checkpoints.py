@@ -86,9 +86,8 @@ def load_checkpoint(path: Path, learner: Learner) -> Progress:
         parameter.grad = gradient.to(parameter.device)
     torch.set_rng_state(rest["random.torch"])
     _set_other_chances(state["random"])
-    progress = Progress(**state["progress"])
-    progress.shares = {name: (total, weight) for name, (total, weight) in progress.shares.items()}
-    return progress
+    stood = state["progress"]
+    return Progress(**stood | {"shares": {name: tuple(share) for name, share in stood["shares"].items()}})
 
 
 def at_step(run: Path, step: int, part: int = 0) -> Path:

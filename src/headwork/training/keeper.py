@@ -4,9 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from torch import nn
 
 from headwork.storage.claims import claimed
 from headwork.storage.folders import MANIFEST, link_file, sweep, verify
@@ -24,15 +21,10 @@ from headwork.training.checkpoints import (
 )
 from headwork.training.display import Display
 from headwork.training.learner import Learner
-from headwork.training.log import Log
+from headwork.training.log import Log, Watcher
 from headwork.training.order import Plan
 from headwork.training.run import Run
 
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
-Watcher = Callable[["SummaryWriter", nn.Module, int], None]
-"""Looks at the model after each evaluation, and may add what it saw to TensorBoard."""
 N_KEPT = 2
 """Checkpoints besides the best: if the newest is damaged, there is one before it."""
 
@@ -84,6 +76,8 @@ class Keeper:
             self.leaving.callback(self.log.close)
         if path is not None:
             self.display.say(f"going on from step {progress.step} of {self.plan.n_steps}")
+        if progress.step == 0:
+            self.watch(0)
         self.display.start(self.plan.n_steps, progress.step)
         return progress
 
@@ -104,9 +98,12 @@ class Keeper:
         if self.log is not None:
             self.log.write("train", progress.step, epoch, figures["train"], progress.seconds)
             self.log.write("valid", progress.step, epoch, valid, progress.seconds)
-            is_whole = self.plan.training.strategy != "fsdp"  # else nobody has the model to look at
-            for watcher in self.watchers if is_whole else ():
-                watcher(self.log.board, self.learner.model, progress.step)
+            self.watch(progress.step)
+
+    def watch(self, step: int) -> None:
+        """Let the watchers look, unless the model is in pieces, so that nobody has it to look at."""
+        if self.log is not None and self.plan.training.strategy != "fsdp":
+            self.log.show(self.watchers, self.learner.model, step)
 
     def save(self, progress: Progress) -> None:
         """A checkpoint; those that are neither new nor the best go."""

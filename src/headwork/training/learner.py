@@ -97,7 +97,6 @@ class Learner:
         for name, tensor in tensors.items():
             key, parameter = name.split(".", 1)
             state.setdefault(parameter, {})[key] = tensor
-        groups = [{key: tuple(v) if key == "betas" else v for key, v in group.items()} for group in groups]
         set_optimizer_state_dict(
             self.model, self.optimiser, {"state": state, "param_groups": groups}, options=FROM_WHOLE
         )

@@ -1,12 +1,19 @@
 """What a run writes down as it goes: `metrics.jsonl`, and TensorBoard's files."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from headwork.storage.folders import append_to_file, replace_file
+from torch import nn
 
+from headwork.storage.folders import append_to_file, replace_file, telling
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+Watcher = Callable[["SummaryWriter", nn.Module, int], None]
+"""Looks at the model after each evaluation, and may add what it saw to TensorBoard."""
 METRICS = "metrics.jsonl"
 Split = Literal["train", "valid", "test"]
 
@@ -19,16 +26,26 @@ class Log:
 
         self.path = run / METRICS
         replace_file(self.path, "".join(line for line in _lines(self.path) if _is_before(line, step)))
-        self.board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
+        self.board_folder = run / "tensorboard"
+        with telling(self.board_folder):
+            self.board = SummaryWriter(str(self.board_folder), purge_step=step + 1)
 
     def write(self, split: Split, step: int, epoch: float, figures: Mapping[str, float], seconds: float) -> None:
         row = {"step": step, "epoch": round(epoch, 4), "split": split, **figures, "seconds": round(seconds, 3)}
         append_to_file(self.path, json.dumps(row, allow_nan=False) + "\n")
-        for name, figure in figures.items():
-            self.board.add_scalar(f"{name}/{split}", figure, step)
+        with telling(self.board_folder):
+            for name, figure in figures.items():
+                self.board.add_scalar(f"{name}/{split}", figure, step)
+
+    def show(self, watchers: Iterable[Watcher], model: nn.Module, step: int) -> None:
+        """Let others look at the model, and add what they see to TensorBoard."""
+        with telling(self.board_folder):
+            for watcher in watchers:
+                watcher(self.board, model, step)
 
     def close(self) -> None:
-        self.board.close()
+        with telling(self.board_folder):
+            self.board.close()
 
 
 def _lines(path: Path) -> list[str]:

@@ -18,8 +18,9 @@ from headwork.training.checkpoints import Progress
 from headwork.training.config import RunConfig
 from headwork.training.display import Display, Quiet
 from headwork.training.evaluation import batches, measure_all, on_device
-from headwork.training.keeper import Clock, Keeper, Watcher
+from headwork.training.keeper import Clock, Keeper
 from headwork.training.learner import Learner
+from headwork.training.log import Watcher
 from headwork.training.machine import keep_memory, make_fabric
 from headwork.training.nonfinite import NonFiniteError, first_nonfinite
 from headwork.training.optimisation import Average, gradient_norm, learning_rate, make_optimiser

@@ -168,8 +168,8 @@ def figure(result: Result) -> Figure:
 def _not_square(result: Result) -> str:
     d, h = result.setup.d_content, result.setup.n_heads
     return (
-        f"With e = {d} and h = {h} heads, W_V^i has the shape {d // h} x {d} and is no identity. Slices of the identity in the heads "
-        f"and W_O = I give H = C with an error of {result.identity:g}."
+        f"With e = {d} and h = {h} heads, W_V^i has the shape {d // h} x {d} and is no identity. "
+        f"Slices of the identity in the heads and W_O = I give H = C with an error of {result.identity:g}."
     )
 
 

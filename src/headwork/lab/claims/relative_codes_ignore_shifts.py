@@ -7,8 +7,8 @@ token, $x_i + p_i$, and the score
 
 $$(x_i + p_i)^\top M (x_j + p_j) = x_i^\top M x_j + x_i^\top M p_j + p_i^\top M x_j + p_i^\top M p_j$$
 
-changes in its last three terms. Sinusoids have a relative side: $p_i^\top p_j = \sum_m \cos(\omega_m (i - j))$ knows the
-shift alone. But that is one term of four, and only for $M = I$.
+changes in its last three terms. Sinusoids have a relative side: $p_i^\top p_j = \sum_m \cos(\omega_m (i - j))$ knows
+the shift alone. But that is one term of four, and only for $M = I$.
 """
 
 from dataclasses import dataclass
@@ -155,11 +155,12 @@ def figure(result: Result) -> Figure:
     title = "Moving a text changes nothing for relative codes, and everything for absolute ones"
     drawing, (ax,) = panels(title=title)
     shifts = result.setup.shifts
-    for code, marker in zip(result.difference, MARKERS, strict=False):
+    for place, (code, marker) in enumerate(zip(result.difference, MARKERS, strict=False)):
+        beside = torch.tensor(shifts) * 1.05 ** (place - 3)  # so that no marker hides another
         kind = "absolute" if code in ABSOLUTE else "relative"
         fill = "0.6" if kind == "absolute" else "white"
         style = MEASURED | {"marker": marker, "markerfacecolor": fill, "label": f"measured, {code} ({kind})"}
-        ax.loglog(shifts, result.difference[code].clamp(min=1e-17).numpy(), **style)
+        ax.loglog(beside.numpy(), result.difference[code].clamp(min=1e-17).numpy(), **style)
     ax.axhline(ROUNDING, **PREDICTED | {"label": "predicted for relative codes: below"})
     ax.set(xlabel="places by which the text is moved", ylabel="largest change of an output", ylim=(1e-17, 1e2))
     ax.set_xticks(shifts, [str(shift) for shift in shifts])

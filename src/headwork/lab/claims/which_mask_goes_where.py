@@ -23,7 +23,7 @@ Each leak is measured by writing other words into what should be hidden, and loo
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Int
@@ -38,7 +38,6 @@ from headwork.lab.verdict import Verdict, about, at_least
 from headwork.models import Decoder, DecoderConfig, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
 
 Leaks = dict[str, float]
-HEADS, FEED_FORWARD = choices.Heads(n_heads=4), choices.FeedForward(d_ff=64)
 ROUNDING = 1e-12
 LEAK = 1e-4
 """What a leak changes at least; outputs are of order 1."""
@@ -85,19 +84,12 @@ def run(setup: Setup) -> Result:
 
 
 def _bert(setup: Setup) -> tuple[Leaks, Leaks]:
-    config = EncoderConfig(
-        vocab=setup.vocab,
-        task=choices.Features(),
-        d_model=setup.d_model,
-        n_layers=setup.n_layers,
-        heads=HEADS,
-        feed_forward=FEED_FORWARD,
-    )
+    config = EncoderConfig(vocab=setup.vocab, task=choices.Features(), n_layers=setup.n_layers, **_sizes(setup))
     model = Encoder(config).double().eval()
     real = _real(setup, "right")
     masks: dict[str, Tensor | None] = {"padding mask": real, "no mask": None}
     padding = {name: _leak(setup, partial(model, visible=mask), real, ~real) for name, mask in masks.items()}
-    later = _leak(setup, partial(model, visible=real), *_split_in_time(real))
+    later = _leak(setup, lambda ids: model(ids, visible=real), *_split_in_time(real))
     return (
         {"BERT, padding": padding[setup.bert]},
         {"BERT without a mask, padding": padding["no mask"], "BERT reads both ways, later words": later},
@@ -105,9 +97,7 @@ def _bert(setup: Setup) -> tuple[Leaks, Leaks]:
 
 
 def _gpt(setup: Setup) -> tuple[Leaks, Leaks]:
-    config = DecoderConfig(
-        vocab=setup.vocab, d_model=setup.d_model, n_layers=setup.n_layers, heads=HEADS, feed_forward=FEED_FORWARD
-    )
+    config = DecoderConfig(vocab=setup.vocab, n_layers=setup.n_layers, **_sizes(setup))
     model = Decoder(config).double().eval()
     right, left = _real(setup, "right"), _real(setup, "left")
     only_causal = {
@@ -118,21 +108,17 @@ def _gpt(setup: Setup) -> tuple[Leaks, Leaks]:
         {
             "GPT, later words": _leak(setup, model.decode, *_split_in_time(right)),
             "GPT, padding": only_causal[setup.gpt],
-            "GPT with padding left and a padding mask": _leak(setup, partial(model.decode, visible=left), left, ~left),
+            "GPT with padding left and a padding mask": _leak(
+                setup, lambda ids: model.decode(ids, visible=left), left, ~left
+            ),
         },
         {"GPT with padding left, only causal": only_causal["padding left"]},
     )
 
 
 def _t5(setup: Setup) -> tuple[Leaks, Leaks]:
-    config = EncoderDecoderConfig(
-        vocab=setup.vocab,
-        d_model=setup.d_model,
-        n_encoder_layers=setup.n_layers,
-        n_decoder_layers=setup.n_layers,
-        heads=HEADS,
-        feed_forward=FEED_FORWARD,
-    )
+    n = setup.n_layers
+    config = EncoderDecoderConfig(vocab=setup.vocab, n_encoder_layers=n, n_decoder_layers=n, **_sizes(setup))
     model = EncoderDecoder(config).double().eval()
     real, every = _real(setup, "right"), torch.ones(len(setup.lengths), setup.n_tokens, dtype=torch.bool)
     source, target = _words(setup), _words(setup)
@@ -141,7 +127,9 @@ def _t5(setup: Setup) -> tuple[Leaks, Leaks]:
         memory = model.encode(source, visible=real if encoder else None)
         return model.decode(target, memory, memory_visible=real if cross else None)
 
-    of_target = partial(translate, source)
+    def of_target(ids: Tensor) -> Tensor:
+        return translate(source, ids)
+
     masked = {
         name: _leak(setup, partial(translate, target=target, encoder=encoder, cross=cross), every, ~real)
         for name, encoder, cross in (
@@ -174,6 +162,14 @@ def _leak(
     others = torch.where(rewrite, (ids + torch.randint_like(ids, 1, setup.vocab)) % setup.vocab, ids)
     with torch.no_grad():
         return largest_difference(model(ids)[look_at], model(others)[look_at])
+
+
+def _sizes(setup: Setup) -> dict[str, Any]:
+    return {
+        "d_model": setup.d_model,
+        "heads": choices.Heads(n_heads=4),
+        "feed_forward": choices.FeedForward(d_ff=2 * setup.d_model),
+    }
 
 
 def _words(setup: Setup) -> Int[Tensor, "batch token"]:

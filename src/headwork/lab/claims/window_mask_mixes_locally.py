@@ -6,8 +6,8 @@ $$h_i = \sum_{j = i - r}^{i + r} \alpha_{ij} v_j, \qquad \sum_j \alpha_{ij} = 1$
 
 and $L$ such layers on top of each other reach $2rL + 1$ tokens, as convolutions of size $2r + 1$ do. If the scores
 depend on the shift alone, $s_{ij} = b_{j - i}$ (a relative position bias), then
-$\alpha_{ij} = e^{b_{j-i}} / \sum_\delta e^{b_\delta}$ is the same at every place: a convolution with a positive kernel of sum 1. At the borders the rest of the
-kernel is scaled up to sum 1 again, where a convolution would pad with zeros.
+$\alpha_{ij} = e^{b_{j-i}} / \sum_\delta e^{b_\delta}$ is the same at every place: a convolution with a positive kernel
+of sum 1. At the borders the rest of the kernel is scaled up to sum 1 again, where a convolution would pad with zeros.
 
 With queries and keys the kernel depends on the content, and differs from place to place: local as a convolution, but
 not the same filter everywhere.

@@ -1,0 +1,148 @@
+r"""More heads of width d / h cost the same parameters and the same FLOPs; only the weights are h tables instead of one.
+
+With $n$ tokens, widths $d_q = d_k$ and $d_v$ in all, and a product $[N, D] \times [D, M]$ at $2NDM$ FLOPs:
+
+| step | one head | $h$ heads of width $1/h$ |
+|---|---|---|
+| queries, keys, values | $2nd(2d_q + d_v)$ | $h \cdot 2nd(2d_q + d_v)/h$ |
+| scores | $2n^2d_q$ | $h \cdot 2n^2 d_q/h$ |
+| mixing the values | $2n^2d_v$ | $h \cdot 2n^2 d_v/h$ |
+| output | $2nd_vd$ | $2nd_vd$ |
+
+The $h$ cancels everywhere. What does grow is the number of weights, $h\,n^2$, and with it the exponentials of the
+softmax, which FLOPs of products do not count.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from matplotlib.figure import Figure
+
+from headwork.inspection import cost, record
+from headwork.lab.claim import Claim, Erratum, Experiment, seeded
+from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
+from headwork.lab.verdict import Verdict, same
+from headwork.layers import MultiHeadAttention
+
+Kind = Literal["projections", "scores", "mixing"]
+KINDS: tuple[Kind, ...] = ("projections", "scores", "mixing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup(Experiment):
+    """One layer with several numbers of heads, which share the widths d_q and d_v or have them each."""
+
+    n_heads: tuple[int, ...] = (1, 2, 4, 8, 16)
+    n_tokens: int = 96
+    d: int = 64
+    d_q: int = 32
+    d_v: int = 48
+    width: Literal["shared by the heads", "for each head"] = "shared by the heads"
+
+
+@dataclass(frozen=True)
+class Result:
+    """By the number of heads: FLOPs of each step as counted, parameters, and weights as recorded."""
+
+    setup: Setup
+    flops: dict[Kind, tuple[int, ...]]
+    parameters: tuple[int, ...]
+    weights: tuple[int, ...]
+
+
+@seeded
+def run(setup: Setup) -> Result:
+    x = torch.randn(1, setup.n_tokens, setup.d)
+    flops: dict[Kind, list[int]] = {kind: [] for kind in KINDS}
+    parameters, weights = [], []
+    for n in setup.n_heads:
+        share = n if setup.width == "shared by the heads" else 1
+        layer = MultiHeadAttention(setup.d, n, d_head=setup.d_q // share, d_value=setup.d_v // share, bias=False)
+        counted = cost(layer, x, x)
+        for kind in KINDS:
+            flops[kind].append(counted.by_operation()[kind])
+        parameters.append(counted.n_parameters)
+        with torch.no_grad(), record(layer, "weights") as seen:
+            layer(x, x)
+        weights.append(seen["weights"].numel())
+    return Result(setup, {kind: tuple(counts) for kind, counts in flops.items()}, tuple(parameters), tuple(weights))
+
+
+def _predicted(setup: Setup, kind: Kind) -> int:
+    n, d = setup.n_tokens, setup.d
+    match kind:
+        case "projections":
+            return 2 * n * d * (2 * setup.d_q + setup.d_v) + 2 * n * setup.d_v * d
+        case "scores":
+            return 2 * n**2 * setup.d_q
+        case "mixing":
+            return 2 * n**2 * setup.d_v
+
+
+def verdict(result: Result) -> Verdict:
+    setup = result.setup
+    checks = []
+    for row, n in enumerate(setup.n_heads):
+        checks += [
+            same(f"FLOPs of {kind}, {n} heads", _predicted(setup, kind), result.flops[kind][row]) for kind in KINDS
+        ]
+        in_all = 2 * setup.d * (setup.d_q + setup.d_v)
+        checks.append(same(f"parameters, {n} heads", in_all, result.parameters[row]))
+        checks.append(same(f"weights, {n} heads", n * setup.n_tokens**2, result.weights[row]))
+    return Verdict(checks=tuple(checks), why="h heads do 1/h of the work each.")
+
+
+def figure(result: Result) -> Figure:
+    setup, heads = result.setup, result.setup.n_heads
+    drawing, (left, right) = panels(2, title="More heads cost no more FLOPs; only the tables of weights are more")
+    for kind, marker in zip(KINDS, MARKERS, strict=False):
+        line = [_predicted(setup, kind) / 1e6 for _ in heads]
+        left.plot(heads, line, **PREDICTED | {"label": "predicted" if kind == KINDS[0] else None})
+        style = MEASURED | {"marker": marker, "label": f"measured, {kind}"}
+        left.plot(heads, [count / 1e6 for count in result.flops[kind]], **style)
+    left.set(xlabel="heads", ylabel="FLOPs (millions)", ylim=(0, 1.8 * max(result.flops["projections"]) / 1e6))
+    right.plot(heads, [n * setup.n_tokens**2 / 1e3 for n in heads], **PREDICTED)
+    right.plot(heads, [count / 1e3 for count in result.weights], **MEASURED | {"label": "measured, weights"})
+    right.plot(heads, [2 * setup.d * (setup.d_q + setup.d_v) / 1e3 for _ in heads], **PREDICTED | {"label": None})
+    style = MEASURED | {"marker": "s", "label": "measured, parameters"}
+    right.plot(heads, [count / 1e3 for count in result.parameters], **style)
+    right.set(xlabel="heads", ylabel="numbers (thousands)")
+    for ax in (left, right):
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(heads, [str(n) for n in heads])
+        ax.legend(frameon=False, loc="upper left")
+    return drawing
+
+
+def _product_of_elements(result: Result) -> str:
+    setup = result.setup
+    counted, elements = result.flops["scores"][0] // 2, setup.n_tokens**2 * setup.d_q**2
+    return (
+        f"The product of {setup.n_tokens} queries and {setup.n_tokens} keys of width {setup.d_q} takes {counted:,} "
+        f"multiplications, n d_q n; the product of the numbers of elements is {elements:,}."
+    )
+
+
+CLAIM = Claim(
+    __name__,
+    __doc__,
+    document="C182",
+    question="1(c)",
+    setup=Setup(),
+    small=Setup(n_heads=(1, 2, 4), n_tokens=7, d=8, d_q=4, d_v=12),
+    run=run,
+    verdict=verdict,
+    figure=figure,
+    broken={"heads that all have the full width": {"width": "for each head"}},
+    confidence="Exact: whole numbers.",
+    errata=(
+        Erratum(
+            where="1(c) ii",
+            printed="Assume the computation is the product of the number of elements in the two matrices",
+            right="a product $[N, D] \\times [D, M]$ takes $NDM$ multiplications, as 1(c) iii says and the answer to "
+            "ii uses: the shared axis counts once",
+            measured=_product_of_elements,
+        ),
+    ),
+)

@@ -1,0 +1,237 @@
+r"""Recurrence takes a step for every token in between, and its gradient fades or explodes; attention takes one step.
+
+A recurrent network passes a token on through every state in between. In its linear range, $h_t = W h_{t-1} + x_t$ with
+$W = \rho\,O$ and $O$ orthogonal, so
+
+$$\frac{\partial h_n}{\partial x_j} = W^{n-j}, \qquad \Big\|\frac{\partial h_n}{\partial x_j}\Big\| = \rho^{\,n-j}$$
+
+in every direction: it vanishes for $\rho < 1$ and explodes for $\rho > 1$, exponentially in the distance. (Where
+$\tanh$ saturates it only shrinks further.) Attention reads every token at once. With equal weights,
+
+$$\frac{\partial h_n}{\partial x_j} = \frac1n W_O W_V$$
+
+at *every* distance. It is the length of the text that dilutes it, as $1/n$, not the distance. The longest chain of
+operations from an input to an output grows with $n$ in the one case, and is the same for all $n$ in the other: that is
+why one can be computed in parallel over the tokens, and the other cannot.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from headwork import masks
+from headwork.functional import alibi_bias
+from headwork.lab.claim import Claim, Experiment, seeded
+from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
+from headwork.lab.measuring import largest_difference
+from headwork.lab.verdict import Verdict, about, same
+from headwork.layers import MultiHeadAttention
+
+ROUNDING = 1e-9
+"""Relative, after hundreds of products."""
+SLOPE = 0.25
+"""How far log |dh/dx| of attention with random queries may change from the nearest to the farthest token."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup(Experiment):
+    """Texts of several lengths, a recurrent network with several spectral radii, and an attention layer."""
+
+    lengths: tuple[int, ...] = (16, 32, 64, 128)
+    d_model: int = 16
+    radii: tuple[float, ...] = (0.9, 1.1)
+    n_texts: int = 64
+    scores: Literal["content", "window", "fading with distance"] = "content"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The size of dh_n / dx_j, and the longest chain of operations behind h_n."""
+
+    setup: Setup
+    recurrent: Float[Tensor, "radius token"]
+    """For the longest text, relative to the last token."""
+    flat: Float[Tensor, "length"]
+    """Attention with equal weights: the largest relative error of |W_O W_V| / n, over all tokens."""
+    attention: Float[Tensor, "token"]
+    """With random queries, the longest text, in units of |W_O W_V| / n, the mean over many texts."""
+    chain: dict[str, list[int]]
+
+    @property
+    def distance(self) -> Float[Tensor, "token"]:
+        return torch.arange(max(self.setup.lengths) - 1, -1, -1).double()
+
+    @property
+    def slope(self) -> float:
+        """The change of log |dh/dx| along the whole text, by a straight line through all tokens but the last."""
+        away = self.distance[:-1] - self.distance[:-1].mean()
+        per_token = self.attention[:-1].log() @ away / away.square().sum()
+        return (per_token * max(self.setup.lengths)).item()
+
+
+@seeded
+def run(setup: Setup) -> Result:
+    longest, d = max(setup.lengths), setup.d_model
+    layer = MultiHeadAttention(d, 1, bias=False).double()
+    with torch.no_grad():
+        through = (layer.out.weight @ layer.value.get_parameter("weight")).norm().item()
+    random_queries = torch.stack([_reach_of_attention(setup, layer, longest) for _ in range(setup.n_texts)])
+    cell = nn.RNNCell(d, d, bias=False).double()
+    chain = {
+        "recurrent": [_chain(_read(cell, _text(n, d))) for n in setup.lengths],
+        "attention": [_chain(_attend(setup, layer, _text(n, d))[-1]) for n in setup.lengths],
+    }
+    nn.init.zeros_(layer.query.get_parameter("weight"))
+    flat = [(_reach_of_attention(setup, layer, n) * n / through - 1).abs().max().item() for n in setup.lengths]
+    return Result(
+        setup,
+        torch.stack([_reach_of_recurrence(cell, longest, radius) for radius in setup.radii]),
+        torch.tensor(flat, dtype=torch.float64),
+        random_queries.mean(0) * longest / through,
+        chain,
+    )
+
+
+def _text(n: int, d: int) -> Float[Tensor, "token d"]:
+    return torch.randn(n, d, dtype=torch.float64, requires_grad=True)
+
+
+def _attend(setup: Setup, layer: MultiHeadAttention, x: Float[Tensor, "token d"]) -> Float[Tensor, "token d"]:
+    n = len(x)
+    visible = masks.window(n, radius=4) if setup.scores == "window" else None
+    bias = alibi_bias(1, n, n).to(x.dtype)[None] * 32 if setup.scores == "fading with distance" else None
+    out: Tensor = layer(x[None], x[None], visible, bias=bias)
+    return out[0]
+
+
+def _reach_of_attention(setup: Setup, layer: MultiHeadAttention, n: int) -> Float[Tensor, "token"]:
+    x = _text(n, setup.d_model)
+    return _block_norms(_attend(setup, layer, x)[-1], x)
+
+
+def _reach_of_recurrence(cell: nn.RNNCell, n: int, radius: float) -> Float[Tensor, "token"]:
+    """Small inputs keep tanh in its linear range; PyTorch's cell does the rest."""
+    d = cell.hidden_size
+    with torch.no_grad():
+        cell.weight_ih.copy_(torch.eye(d))
+        cell.weight_hh.copy_(radius * torch.linalg.qr(torch.randn(d, d, dtype=torch.float64)).Q)
+    x = (1e-12 * torch.randn(n, d, dtype=torch.float64)).requires_grad_()
+    return _block_norms(_read(cell, x), x) / math.sqrt(d)
+
+
+def _read(cell: nn.RNNCell, x: Float[Tensor, "token d"]) -> Float[Tensor, "d"]:
+    state = torch.zeros_like(x[0])
+    for token in x:
+        state = cell(token, state)
+    return state
+
+
+def _block_norms(out: Float[Tensor, "d"], x: Float[Tensor, "token d"]) -> Float[Tensor, "token"]:
+    """The norm of d out / d x_j for each token j."""
+    rows = torch.autograd.grad(out, x, torch.eye(len(out), dtype=out.dtype), is_grads_batched=True)[0]
+    return rows.square().sum((0, 2)).sqrt()
+
+
+def _chain(out: Tensor) -> int:
+    """The most operations between an input and the output, counted in PyTorch's own graph of the computation."""
+    order, depth, found = [out.grad_fn], {out.grad_fn: 0}, 0
+    while order:
+        node = order.pop()
+        found = max(found, depth[node])
+        for below, _ in node.next_functions if node is not None else ():
+            if below is not None and depth.get(below, -1) < depth[node] + 1:
+                depth[below] = depth[node] + 1
+                order.append(below)
+    return found
+
+
+def verdict(result: Result) -> Verdict:
+    setup, d = result.setup, result.distance
+    predicted = torch.stack([radius**d for radius in setup.radii])
+    lengths, chains = setup.lengths, result.chain["recurrent"]
+    per_token = [
+        (more - fewer) / (n - m) for m, n, fewer, more in zip(lengths, lengths[1:], chains, chains[1:], strict=False)
+    ]
+    return Verdict(
+        checks=(
+            about(
+                "recurrent: |dh/dx| against rho^distance, relative", 0, _relative(result.recurrent, predicted), ROUNDING
+            ),
+            about("attention, equal weights: |dh/dx| against |W_O W_V| / n", 0, result.flat.max().item(), ROUNDING),
+            about("attention: change of ln |dh/dx| from near to far", 0, result.slope, SLOPE),
+            same(
+                "attention: longest chain, longest text against shortest",
+                *result.chain["attention"][:: len(lengths) - 1],
+            ),
+            about(
+                "recurrent: growth of the chain per token, the same at all lengths", per_token[0], per_token[-1], 1e-12
+            ),
+            same("recurrent: a longer chain for a longer text", "yes", "yes" if min(per_token) >= 1 else "no"),
+        ),
+        why="A state has to be handed on from token to token; attention has an edge between every two of them.",
+    )
+
+
+def _relative(measured: Tensor, predicted: Tensor) -> float:
+    return largest_difference(measured / predicted, torch.ones_like(predicted))
+
+
+def figure(result: Result) -> Figure:
+    setup, distance = result.setup, result.distance
+    title = "Far tokens: the gradient of recurrence fades or explodes, that of attention stays"
+    drawing, (left, right) = panels(2, title=title)
+    every = max(1, len(distance) // 12)
+    for row, (radius, marker) in enumerate(zip(setup.radii, MARKERS, strict=False)):
+        line = PREDICTED | {"label": "" if row else "predicted"}
+        left.semilogy(distance.numpy(), (radius**distance).numpy(), **line)
+        style = MEASURED | {"marker": marker, "markevery": every, "label": f"measured, rho = {radius:g}"}
+        left.semilogy(distance.numpy(), result.recurrent[row].numpy(), **style)
+    style = MEASURED | {
+        "marker": "D",
+        "markerfacecolor": "0.6",
+        "markevery": every,
+        "label": "measured, attention, times n",
+    }
+    left.semilogy(distance.numpy(), result.attention.numpy(), **style)
+    top = 1e7 * result.recurrent.max().item()
+    left.set(xlabel="distance to the last token", ylabel="|dh_n / dx_j|", ylim=(result.recurrent.min().item() / 3, top))
+    left.legend(frameon=False, loc="upper left", fontsize=7)
+    lengths = torch.tensor(setup.lengths)
+    for name, marker in (("recurrent", "o"), ("attention", "D")):
+        chain = result.chain[name]
+        slope = (chain[1] - chain[0]) / (setup.lengths[1] - setup.lengths[0]) if name == "recurrent" else 0.0
+        expected = chain[0] + slope * (lengths - lengths[0])
+        label = "predicted: as n, as 1" if name == "recurrent" else ""
+        right.loglog(lengths.numpy(), expected.numpy(), **PREDICTED | {"label": label})
+        style = MEASURED | {"marker": marker, "label": f"measured, {name}"}
+        right.loglog(setup.lengths, chain, **style)
+    right.set(xlabel="tokens n", ylabel="longest chain of operations", ylim=(1, 10 * max(result.chain["recurrent"])))
+    right.set_xticks(setup.lengths, [str(n) for n in setup.lengths])
+    right.minorticks_off()
+    right.legend(frameon=False, loc="upper left")
+    return drawing
+
+
+CLAIM = Claim(
+    __name__,
+    __doc__,
+    document="NYU",
+    question="1.4(a)",
+    also=("NYU sheet, question 1.4(b)",),
+    setup=Setup(),
+    small=Setup(lengths=(8, 16, 24), d_model=6, n_texts=60),
+    run=run,
+    verdict=verdict,
+    figure=figure,
+    broken={
+        "attention in a window of 4 tokens": {"scores": "window"},
+        "scores that fade with distance": {"scores": "fading with distance"},
+    },
+    confidence="Recurrence and equal weights are exact up to rounding; "
+    "with random queries the change from near to far varies from seed to seed by about a quarter of its tolerance.",
+)

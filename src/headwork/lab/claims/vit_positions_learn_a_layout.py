@@ -1,0 +1,222 @@
+r"""A Vision Transformer learns the 2-D layout of its patches: codes of near patches become alike, if the images move.
+
+The position codes start as noise, one for each place in the sequence, and nothing tells the model that place 0 is
+beside place 1. What can tell it are the images. When they move about, the same stroke is seen now in one patch, now in
+the next, and what is right for the one is right for the other: the gradients of neighbouring codes are alike, and so
+the codes become alike, by their distance on the *image*. Without a layout the cosine of two centred codes is $-1/(n -
+1)$ on average, at every distance.
+
+To be sure that the layout comes from the images and not from the numbering, the patches are put into the sequence in a
+random order, the same for all images. The codes have to find the places where the patches come from.
+
+Random renumberings of the places say what correlations chance would give. Digits that all stand in the middle of their
+image teach almost no layout: each patch then has a meaning of its own.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.nn import functional as F
+
+from headwork import choices
+from headwork.data import Digits, load_data
+from headwork.data.image_examples import ImageExamples, move_images
+from headwork.functional import image_from_patches, patches_from_image
+from headwork.lab.claim import Claim, Experiment, seeded
+from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
+from headwork.lab.verdict import Verdict, about, at_least
+from headwork.layers import LearnedGrid
+from headwork.models import VisionTransformer, VisionTransformerConfig
+
+PATCH = (2, 2)
+N_RENUMBERINGS = 1_000
+STANDARD_DEVIATIONS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup(Experiment):
+    """A small Vision Transformer, trained on digits that move by several distances; the first is the claim's."""
+
+    max_shifts: tuple[float, ...] = (3.0, 1.5, 0.0)
+    """In pixels, along each axis; a patch has 2."""
+    epochs: int = 40
+    d_model: int = 32
+    batch_size: int = 64
+    lr: float = 3e-3
+    trained: bool = True
+    order: Literal["one for all images", "another for each image"] = "one for all images"
+
+
+@dataclass(frozen=True)
+class Result:
+    """How alike the codes of any two patches are, and the distance of the patches."""
+
+    setup: Setup
+    order: Int[Tensor, "token"]
+    """From where on the image the patch at each place of the sequence comes."""
+    alike: Float[Tensor, "shift token token"]
+    """Cosines of centred codes, sorted by where the patches come from."""
+    chance: float
+    """The standard deviation of the correlation when the places are renumbered at random."""
+    accuracy: float
+
+    @property
+    def distance(self) -> Float[Tensor, "token token"]:
+        n = round(len(self.order) ** 0.5)
+        places = torch.cartesian_prod(torch.arange(n), torch.arange(n)).double()
+        return torch.cdist(places, places)
+
+    @property
+    def on_image(self) -> list[float]:
+        """The correlation of likeness and nearness on the image."""
+        return [_correlation(alike, self.distance) for alike in self.alike]
+
+    @property
+    def in_sequence(self) -> float:
+        """The same with nearness as if the patches were numbered row by row in the sequence."""
+        return _correlation(self.alike[0][self.order][:, self.order], self.distance)
+
+
+@seeded
+def run(setup: Setup) -> Result:
+    digits = load_data(Digits(augment=False))
+    assert isinstance(digits.train, ImageExamples)
+    assert isinstance(digits.test, ImageExamples)
+    order = torch.randperm((8 // PATCH[0]) * (8 // PATCH[1]))
+    tables = []
+    for index, max_shift in enumerate(setup.max_shifts):
+        model = _train(setup, digits.train, order, max_shift)
+        assert isinstance(model.positions, LearnedGrid)
+        codes = rearrange(model.positions.table.detach(), "row column d -> (row column) d")[order.argsort()]
+        centred = codes - codes.mean(0)
+        tables.append(F.cosine_similarity(centred[:, None], centred[None], dim=-1).double())
+        if index == 0:
+            accuracy = _accuracy(model, digits.test, order)
+    result = Result(setup, order, torch.stack(tables), 0.0, accuracy)
+    return Result(setup, order, result.alike, _chance(result), accuracy)
+
+
+def _train(setup: Setup, digits: ImageExamples, order: Int[Tensor, "token"], max_shift: float) -> VisionTransformer:
+    model = VisionTransformer(
+        VisionTransformerConfig(
+            n_classes=10,
+            image=(8, 8),
+            n_channels=1,
+            patch=PATCH,
+            d_model=setup.d_model,
+            n_layers=1,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=2 * setup.d_model),
+            pooling=choices.MeanPooling(),
+        )
+    )
+    optimiser = torch.optim.AdamW(model.parameters(), lr=setup.lr)
+    for _ in range(setup.epochs if setup.trained else 0):
+        for batch in torch.split(torch.randperm(len(digits)), setup.batch_size):
+            shift = max_shift * (2 * torch.rand(len(batch), 2) - 1)
+            images = move_images(digits.images[batch], shift, torch.zeros(len(batch)), torch.ones(len(batch)))
+            own = torch.rand(len(batch), len(order)).argsort(-1)
+            images = _reorder(images, own if setup.order == "another for each image" else order.expand_as(own))
+            loss = F.cross_entropy(model(images), digits.labels[batch])
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+    return model
+
+
+def _reorder(
+    images: Float[Tensor, "batch channel row column"], order: Int[Tensor, "batch token"]
+) -> Float[Tensor, "batch channel row column"]:
+    """The same patches, the one at `order[i]` of the image at place i."""
+    patches = patches_from_image(images, PATCH)
+    moved = patches.gather(1, order[..., None].expand_as(patches))
+    return image_from_patches(moved, PATCH, (images.shape[-2] // PATCH[0], images.shape[-1] // PATCH[1]))
+
+
+@torch.no_grad()
+def _accuracy(model: VisionTransformer, digits: ImageExamples, order: Int[Tensor, "token"]) -> float:
+    images = _reorder(digits.images, order.expand(len(digits), -1))
+    return (model(images).argmax(-1) == digits.labels).double().mean().item()
+
+
+def _correlation(alike: Float[Tensor, "token token"], distance: Float[Tensor, "token token"]) -> float:
+    row, column = torch.triu_indices(len(alike), len(alike), 1)
+    return torch.corrcoef(torch.stack([alike[row, column], -distance[row, column]]))[0, 1].item()
+
+
+def _chance(result: Result) -> float:
+    drawn = []
+    for _ in range(N_RENUMBERINGS):
+        other = torch.randperm(len(result.order))
+        drawn.append(_correlation(result.alike[0][other][:, other], result.distance))
+    return torch.tensor(drawn).std().item()
+
+
+def verdict(result: Result) -> Verdict:
+    return Verdict(
+        checks=(
+            at_least(
+                f"correlation of likeness and nearness on the image ({STANDARD_DEVIATIONS} deviations of chance)",
+                STANDARD_DEVIATIONS * result.chance,
+                result.on_image[0],
+            ),
+            about("the same for nearness in the sequence, order by chance", 0, result.in_sequence, 4 * result.chance),
+        ),
+        why="Images that move show the same stroke in neighbouring patches, so neighbours learn the same.",
+    )
+
+
+def figure(result: Result) -> Figure:
+    setup, distance = result.setup, result.distance
+    side = round(len(result.order) ** 0.5)
+    drawing, (left, right) = panels(
+        2, title="Position codes learn where their patch is: near patches get codes that are alike"
+    )
+    tiles = rearrange(result.alike[0], "(r c) (row column) -> r c row column", r=side, row=side)
+    gap = F.pad(tiles, (0, 1, 0, 1), value=float("nan"))
+    mosaic = rearrange(gap, "r c row column -> (r row) (c column)")[:-1, :-1]
+    table = left.imshow(mosaic.numpy(), cmap="Greys", vmin=-0.6, vmax=1)
+    middle = [tile * (side + 1) + (side - 1) / 2 for tile in range(side)]
+    left.set_xticks(middle, [str(column) for column in range(side)])
+    left.set_yticks(middle, [str(row) for row in range(side)])
+    left.spines[["left", "bottom"]].set_visible(False)
+    left.set(xlabel="column of the patch", ylabel="row of the patch")
+    left.set_title("one tile for each patch: its code against all")
+    drawing.colorbar(table, ax=left, label="measured cosine", shrink=0.9)
+    apart = torch.tensor(sorted(set(distance.flatten().tolist()) - {0.0}), dtype=torch.float64)
+    for max_shift, marker, alike, correlation in zip(
+        setup.max_shifts, MARKERS, result.alike, result.on_image, strict=False
+    ):
+        means = torch.stack([alike[distance == d].mean() for d in apart])
+        style = MEASURED | {"marker": marker, "label": f"measured, images move {max_shift:g} px ({correlation:.2f})"}
+        right.plot(apart.numpy(), means.numpy(), **style)
+    nothing = -1 / (len(result.order) - 1)
+    right.axhline(nothing, **PREDICTED | {"label": "predicted without a layout"})
+    right.set(xlabel="distance of the patches", ylabel="mean cosine of their codes", ylim=(-0.7, 1.15))
+    right.legend(frameon=False, loc="upper right", fontsize=7)
+    return drawing
+
+
+CLAIM = Claim(
+    __name__,
+    __doc__,
+    document="NYU",
+    question="1.5(b)",
+    setup=Setup(),
+    small=Setup(max_shifts=(3.0,), epochs=8, batch_size=32, lr=5e-3),
+    run=run,
+    verdict=verdict,
+    figure=figure,
+    broken={
+        "images that stand still": {"max_shifts": (0.0,)},
+        "patches in another order for each image": {"order": "another for each image"},
+        "codes that are not trained": {"trained": False},
+    },
+    confidence=f"At least {STANDARD_DEVIATIONS} standard deviations of what renumbering the places at random gives; "
+    "the full run has about twice that.",
+)

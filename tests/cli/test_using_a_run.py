@@ -1,0 +1,170 @@
+"""What can be done with a run: evaluate, predict, generate, translate, convert; and what cannot."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import headwork as hw
+from headwork.cli import main
+from headwork.data import sample_digit
+from headwork.training.evaluation import measure_all
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of two steps: an image classifier, a residual network, a translator and a language model."""
+    folder = tmp_path_factory.mktemp("runs")
+    for recipe in ("digits-vit", "digits-gaussian", "digits-resnet", "dates", "text-gpt"):
+        arguments = ["--steps", "2", "--batch-size", "8", "--json", "--out", str(folder / recipe)]
+        assert main(["train", recipe, *arguments]) == 0
+    return folder
+
+
+def say(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+    """What a command prints; what it complains of, if it is to fail."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == code
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return captured.out if code == 0 else captured.err
+
+
+@pytest.fixture
+def digit(tmp_path: Path) -> Path:
+    path = tmp_path / "digit.png"
+    Image.fromarray((255 * sample_digit(7)[0, 0]).byte().numpy()).save(path)
+    return path
+
+
+def test_evaluate_gives_what_the_library_gives(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(say(capsys, "evaluate", runs / "digits-vit", "--json"))
+    run = hw.training.open_run(runs / "digits-vit")
+    expected = measure_all(run.task, hw.load(runs / "digits-vit"), run.load_data().test, 64)
+    assert found["examples"] == 300
+    assert found["accuracy"] == expected["accuracy"]
+    assert found["loss"] == pytest.approx(expected["loss"], abs=1e-6)
+    assert "300 valid examples" in say(capsys, "evaluate", runs / "digits-vit", "--split", "valid")
+
+
+def test_predict_gives_the_probabilities_of_the_model(
+    runs: Path, digit: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(say(capsys, "predict", runs / "digits-vit", digit, "--top", "10", "--json"))
+    image = torch.from_numpy(np.asarray(Image.open(digit), dtype=np.float32) / 255)[None, None]
+    expected = hw.load(runs / "digits-vit")(image).softmax(-1)[0]
+    assert [label["label"] for label in found["labels"]] == [str(i) for i in expected.argsort(descending=True).tolist()]
+    assert sum(label["probability"] for label in found["labels"]) == pytest.approx(1, abs=1e-5)
+    assert found["labels"][0]["probability"] == pytest.approx(expected.max().item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("recipe", ["digits-vit", "digits-gaussian", "digits-resnet"])
+def test_predict_takes_a_folder(runs: Path, digit: Path, recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (digit.parent / "notes.txt").write_text("not an image")
+    assert say(capsys, "predict", runs / recipe, digit.parent).count("digit.png") == 1
+
+
+def test_an_image_that_cannot_be_read(runs: Path, digit: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = digit.parent / "bad.png"
+    bad.write_text("not an image")
+    assert "bad.png" in say(capsys, "predict", runs / "digits-vit", digit.parent, code=2)
+    assert "digit.png" in say(capsys, "predict", runs / "digits-vit", digit.parent, "--skip-bad")
+
+
+def test_generate_is_the_same_for_the_same_seed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask = ("generate", runs / "text-gpt", "--prompt", "The ", "--tokens", "9", "--seed", "3", "--json")
+    first, second = (json.loads(say(capsys, *ask)) for _ in range(2))
+    assert first == second
+    assert first["tokens"] == 9
+    assert len(first["text"]) == 9
+    streamed = say(capsys, *ask[:-1])
+    assert streamed == "The " + first["text"] + "\n"
+
+
+def test_generate_beyond_the_positions(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(say(capsys, "generate", runs / "text-gpt", "--tokens", "300", "--greedy", "--json"))
+    assert found["tokens"] == 300
+
+
+def test_translate_from_arguments_and_from_stdin(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "15 november 2026"
+    found = json.loads(say(capsys, "translate", runs / "dates", text, "--json", "--tokens", "5"))
+    assert found["source"] == text
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{text}\n\n{text}\n"))
+    assert say(capsys, "translate", runs / "dates", "--tokens", "5") == f"{found['translation']}\n" * 2
+    beams = json.loads(say(capsys, "translate", runs / "dates", text, "--json", "--tokens", "5", "--beams", "3"))
+    assert beams["score"] >= found["score"]
+
+
+def test_convert_a_residual_network_and_back(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = json.loads(say(capsys, "convert", runs / "digits-resnet", "--out", tmp_path / "there", "--json"))
+    assert there["largest_difference"] < 1e-4
+    assert there["same_predictions"] == there["images"] == 64
+    assert all(layer["heads"] in (1, 9) for layer in there["layers"])
+    images = torch.rand(2, 1, 8, 8)
+    expected = hw.load(runs / "digits-resnet")(images)
+    torch.testing.assert_close(hw.load(tmp_path / "there")(images), expected, rtol=0, atol=1e-4)
+    say(capsys, "convert", tmp_path / "there", "--to", "convolution", "--out", tmp_path / "back")
+    torch.testing.assert_close(hw.load(tmp_path / "back")(images), expected, rtol=0, atol=1e-4)
+
+
+def test_convert_gaussian_heads(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask = ("convert", runs / "digits-gaussian", "--kernel-size", "3", "5", "--out", tmp_path / "out", "--json")
+    found = json.loads(say(capsys, *ask))
+    assert [len(layer["single_pixel"]) for layer in found["layers"]] == [5, 5, 5]
+    assert all(layer["error_bound"] > 0 for layer in found["layers"])
+    model = hw.load(tmp_path / "out")
+    assert model.layers[0].attention.conv.weight.shape[2:] == (3, 5)
+
+
+def test_trace_and_cost_look_into_a_run(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "patches" in say(capsys, "trace", runs / "digits-vit", "--figure", tmp_path / "inside.png")
+    assert (tmp_path / "inside.png").stat().st_size > 10_000
+    assert "parameters" in say(capsys, "cost", runs / "digits-vit")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("evaluate nowhere", "run must be the folder of a run"),
+        ("evaluate digits-vit --batch-size 0", "batch_size must be 1 or more, got 0"),
+        ("predict digits-vit", "files must name at least one file"),
+        ("predict digits-vit nothing.png", "image must be a file that exists, got nothing.png"),
+        ("predict digits-vit x.png --top 0", "top must be 1 or more, got 0"),
+        ("predict text-gpt x.txt", "run must be one of a classifier"),
+        ("generate digits-vit", "run must be one of a language model"),
+        ("generate text-gpt --tokens 0", "tokens must be 1 or more, got 0"),
+        ("generate text-gpt --temperature 0", "temperature must be more than 0"),
+        ("generate text-gpt --top-p 2", "top_p"),
+        ("generate text-gpt --top-k 0", "top_k must be 1 or more, got 0"),
+        ("generate text-gpt --greedy --top-k 3", "greedy needs no choice"),
+        ("generate text-gpt --prompt ''", "prompt must have at least one token"),
+        ("translate text-gpt hello", "run must be one of a translator"),
+        ("translate dates ''", "texts must not be empty"),
+        ("translate dates x --beams 0", "beams must be 1 or more, got 0"),
+        ("convert nowhere --out new", "folder must hold a model"),
+        ("convert text-gpt --out new", "folder must hold a model of images"),
+        ("convert digits-vit --out new", "model must have an nn.Conv2d"),
+        ("convert digits-resnet --out digits-vit", "out must be a new folder"),
+        ("convert digits-resnet --out new --tolerance 2", r"tolerance must lie in \(0, 1\), got 2.0"),
+        ("convert digits-gaussian --out new --kernel-size 0 3", "kernel_rows must be 1 or more, got 0"),
+        ("convert digits-resnet --out new --images 0", "images must be 1 or more, got 0"),
+    ],
+)
+@pytest.mark.usefixtures("as_users_run_it")
+def test_what_cannot_be_done_is_said(
+    runs: Path, command: str, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import re
+    import shlex
+
+    monkeypatch.chdir(runs)
+    before = sorted(path.name for path in runs.iterdir())
+    assert re.search(message, say(capsys, *shlex.split(command), code=2))
+    assert sorted(path.name for path in runs.iterdir()) == before

@@ -1,0 +1,105 @@
+"""Processors, precisions and memory: what this machine cannot do is said in a sentence."""
+
+import ctypes
+import platform
+from pathlib import Path
+
+import pytest
+import torch
+from tests.training.small_runs import read_log, read_tensors_in_order, small_run
+
+from headwork.training import machine as machines
+from headwork.training import train
+from headwork.training.checkpoints import checkpoints
+from headwork.training.config import Strategy, TrainingConfig
+from headwork.training.machine import check_device, check_precision, keep_memory, make_fabric, probe_bfloat16
+
+
+def training(**changes: object) -> TrainingConfig:
+    return TrainingConfig(**{"batch_size": 6, "steps": 1, **changes})
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        ("", ""),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "died of SIGILL"),
+        ("raise ArithmeticError('no such unit')", "failed (ArithmeticError: no such unit)"),
+        ("import sys; sys.exit(5)", "failed (exit code 5)"),
+    ],
+)
+def test_the_probe_says_what_happened_to_the_other_process(code: str, answer: str) -> None:
+    assert probe_bfloat16(code) == answer
+
+
+def test_a_processor_that_lies_gives_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "probe_bfloat16", lambda: "died of SIGILL")
+    with pytest.raises(ValueError, match=r"precision must be float32 on this machine, got bfloat16: .* died of SIGILL"):
+        make_fabric(training(precision="bfloat16", device="cpu"))
+
+
+def test_float16_is_not_for_processors() -> None:
+    with pytest.raises(ValueError, match="precision must be float32 or bfloat16 on a processor, got float16"):
+        check_precision("float16", "cpu")
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_a_device_that_is_not_here(device: str) -> None:
+    if (torch.cuda if device == "cuda" else torch.backends.mps).is_available():
+        pytest.skip(f"{device} is here")
+    with pytest.raises(ValueError, match=rf"device must be one that this machine has \(cpu.*\), got {device}"):
+        check_device(device)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_one_process_needs_no_strategy(strategy: Strategy) -> None:
+    with pytest.raises(ValueError, match=rf"strategy is for many processes: start with torchrun, got {strategy}"):
+        make_fabric(training(strategy=strategy))
+
+
+def test_training_in_bfloat16(tmp_path: Path) -> None:
+    """Products in bfloat16, weights in float32; it learns, and not the same to the last bit."""
+    if probe_bfloat16():
+        pytest.skip(f"this processor cannot: the probe {probe_bfloat16()}")
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        run = small_run(tmp_path / precision, precision=precision)
+        train(run)
+        losses[precision] = [row["loss"] for row in read_log(run.folder)]
+        newest = checkpoints(run.folder)[0]
+        assert {tensor.dtype for _, tensor in read_tensors_in_order(newest / "model.safetensors")} == {torch.float32}
+    assert losses["float32"] != losses["bfloat16"]
+    assert losses["float32"] == pytest.approx(losses["bfloat16"], abs=0.05)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_the_c_library_keeps_memory() -> None:
+    assert keep_memory()
+    assert torch.randn(3_000_000).sum().isfinite()
+
+
+class OldLibrary:
+    """A C library that refuses thresholds above 32 MiB, as old ones do."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+
+    def mallopt(self, parameter: int, value: int) -> int:
+        self.asked.append((parameter, value))
+        return int(parameter != -3 or value <= 2**25)
+
+
+def test_an_old_c_library_is_asked_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = OldLibrary()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    assert keep_memory()
+    assert library.asked == [(-3, 2**30), (-3, 2**25), (-1, 2**31 - 1), (-2, 2**26)]
+
+
+@pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    def refuse(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    assert not keep_memory()

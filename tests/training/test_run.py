@@ -1,0 +1,142 @@
+"""A run's folder rebuilds everything, is nobody else's, and is not overwritten."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.training.small_runs import KINDS, Kind, small_config, small_run
+
+from headwork.data import TextFile
+from headwork.models import build
+from headwork.recipes import RECIPES
+from headwork.storage import DamagedError
+from headwork.training import Run, RunConfig, new_run, open_run
+from headwork.training import run as running
+
+
+def written(folder: Path, kind: Kind = "vit", **changes: object) -> Run:
+    run = small_run(folder, kind, **changes)
+    folder.mkdir()
+    run.write()
+    return run
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_folder_rebuilds_the_run(tmp_path: Path, kind: Kind) -> None:
+    run = written(tmp_path / "run", kind, ema=0.9, patience=3, clip=None)
+    again = open_run(tmp_path / "run")
+    assert again.config == run.config
+    assert again.labels == run.labels
+    assert (again.tokens is None) == (run.tokens is None)
+    if run.tokens is not None and again.tokens is not None:
+        assert again.tokens.to_json() == run.tokens.to_json()
+    assert type(again.task) is type(run.task)
+    assert again.load_data() is run.load_data()
+    assert build(again.config.model).config == run.config.model
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_survives_its_own_file(name: str) -> None:
+    from headwork.configs import config_from_dict, config_to_dict
+
+    config = RECIPES[name]()
+    assert config_from_dict(json.loads(json.dumps(config_to_dict(config))), [RunConfig]) == config
+
+
+def test_a_text_model_has_as_many_words_as_its_data(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", "gpt")
+    assert run.tokens is not None
+    assert run.config.model.vocab == len(run.tokens) > 40  # type: ignore[union-attr]
+
+
+def fill_with_a_run(folder: Path) -> None:
+    written(folder)
+
+
+def fill_with_a_file(folder: Path) -> None:
+    folder.write_text("a letter")
+
+
+def fill_with_files(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "letter.txt").write_text("a letter")
+
+
+def fill_with_a_broken_config(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "config.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("fill", "message"),
+    [
+        (fill_with_a_run, "holds another run; continue it with --resume"),
+        (fill_with_a_file, "holds something else"),
+        (fill_with_files, "holds something else"),
+        (fill_with_a_broken_config, "holds something else"),
+    ],
+)
+def test_a_folder_that_is_taken_stays_as_it_is(tmp_path: Path, fill: object, message: str) -> None:
+    fill(tmp_path / "run")  # type: ignore[operator]
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=rf"out must be a new or an empty folder, got .*run, which {message}"):
+        new_run(small_config("vit"), tmp_path / "run")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_an_empty_folder_will_do(tmp_path: Path) -> None:
+    assert new_run(small_config("vit"), tmp_path).folder == tmp_path
+
+
+def test_only_one_of_many_processes_checks(tmp_path: Path) -> None:
+    fill_with_a_run(tmp_path / "run")
+    assert new_run(small_config("vit"), tmp_path / "run", check=False).folder == tmp_path / "run"
+
+
+@pytest.mark.parametrize("content", [None, "{}", '{"model": {}}'])
+def test_a_folder_that_is_not_a_run(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=r"run must be the folder of a run \(with config\.json"):
+        open_run(tmp_path)
+
+
+def test_a_run_with_a_broken_config(tmp_path: Path) -> None:
+    written(tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    path.write_text(path.read_text()[:50])
+    with pytest.raises(DamagedError, match=r"config\.json is damaged"):
+        open_run(tmp_path / "run")
+
+
+def test_a_run_without_its_tokens(tmp_path: Path) -> None:
+    written(tmp_path / "run", "gpt")
+    (tmp_path / "run" / "tokens.json").unlink()
+    with pytest.raises(DamagedError, match=r"tokens\.json is missing"):
+        open_run(tmp_path / "run")
+
+
+def test_data_that_speak_other_words_now(tmp_path: Path) -> None:
+    """A text that was changed since: the ids would mean other letters, and nobody would notice."""
+    text = tmp_path / "text"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 90)
+    config = small_config("gpt")
+    run = new_run(replace(config, data=TextFile(path=str(text), n_context=13)), tmp_path / "run")
+    text.write_text("THE QUICK BROWN FOX JUMPS OVER THE LAZY DOG. " * 90)
+    running._read.cache_clear()
+    with pytest.raises(ValueError, match=r"data must be what the run was begun with, got other labels or tokens for"):
+        run.load_data()
+
+
+def test_the_data_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "run")
+    monkeypatch.setattr(running, "load_data", lambda *_: pytest.fail("read again"))
+    assert open_run(tmp_path / "run").load_data() is open_run(tmp_path / "run").load_data()
+
+
+def test_a_run_can_be_moved(tmp_path: Path) -> None:
+    run = written(tmp_path / "run")
+    shutil.move(tmp_path / "run", tmp_path / "moved")
+    assert open_run(tmp_path / "moved").config == run.config
