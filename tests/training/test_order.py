@@ -1,6 +1,7 @@
 """Every example comes once in an epoch, whoever works on it, and always at the same place."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -100,7 +101,7 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", augment=True, accumulate=3)
     data = run.load_data()
     alone = Plan(len(data.train), run.config.training)
-    helped = Plan(len(data.train), TrainingConfig(batch_size=18, epochs=2, accumulate=3, workers=2))
+    helped = Plan(len(data.train), replace(run.config.training, workers=2))
     for ours, theirs in zip(
         training_batches(alone, data.train, 7), training_batches(helped, data.train, 7), strict=True
     ):

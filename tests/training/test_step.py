@@ -135,7 +135,7 @@ def some_run(kind: Kind | str, **training: object) -> tuple[RunConfig, Dataset]:
         dropout=0.0,
         attention_dropout=0.0,
     )
-    config = small_config("vit", **settings)
+    config = small_config("vit", **{"batch_size": 18, **settings})
     return replace(config, model=model), reviews()
 
 
