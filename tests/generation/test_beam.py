@@ -190,7 +190,7 @@ def test_a_search_ends_when_nothing_can_become_better() -> None:
 
 
 def test_a_negative_penalty_does_not_end_the_search_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end is worth log 0.17 = -1.77 at once and 2 (log 0.55 + log 0.95) = -1.30 after a word; 3 log 0.55 = -1.79."""
+    """The end is worth log 0.17 = -1.77 at once and 2 (log 0.55 + log 0.95) = -1.30 after a word."""
     at_first, then = [0.0, 0.17, 0.55, 0.07, 0.07, 0.07, 0.07], [0.0, 0.95, 0.01, 0.01, 0.01, 0.01, 0.01]
 
     class Script:
