@@ -45,7 +45,7 @@ def test_every_signal_to_one_run(tmp_path: Path, children: Children) -> None:
         if code > 0:
             where = f"saved at step {step} of 1000000; go on with --resume {run.folder}"
             assert f"stopped by {number.name} and {where}" in child.said
-        assert "Traceback" not in child.said
+            assert "Traceback" not in child.said
         if before:
             assert f"going on from step {int(before[5:13])} of 1000000" in child.said
 

@@ -46,8 +46,8 @@ def train(
     training, data, task = run.config.training, run.load_data(), run.task
     keep_memory()
     fabric = make_fabric(training)
-    fabric.launch()
     plan = Plan(len(data.train), training, fabric.global_rank, fabric.world_size)
+    fabric.launch()
     learner = make_learner(run.config, fabric)
     with Keeper(run, learner, plan, display, watchers, fabric.barrier) as keeper, stop.listening():
         progress = keeper.resume()
