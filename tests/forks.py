@@ -4,10 +4,13 @@ Each is as fresh as a new process, since nothing was trained in the one it comes
 a process: it reads a line of JSON for each child, and answers with its process id, or its exit code when asked for it.
 """
 
+import faulthandler
 import importlib
 import json
 import os
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,6 +39,7 @@ def start(work: Callable[[], int | None], output: Path, environment: Mapping[str
         os.dup2(file, 1)
         os.dup2(file, 2)
         os.environ.update(environment or {})
+        faulthandler.register(signal.SIGUSR1)
         code = work() or 0
     except BaseException:  # whatever it is, it must not go on in the parent's code
         traceback.print_exc()
@@ -45,9 +49,21 @@ def start(work: Callable[[], int | None], output: Path, environment: Mapping[str
         os._exit(code)
 
 
-def wait(process: int) -> int:
-    """The exit code of a child; of one that was killed, the signal as a negative number."""
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+def wait(process: int, seconds: float = 100) -> int:
+    """The exit code of a child; of one that was killed, the signal as a negative number.
+
+    One that takes longer says where it hangs, and is killed.
+    """
+    end = time.monotonic() + seconds
+    while not (status := os.waitpid(process, os.WNOHANG))[0]:
+        if time.monotonic() > end:
+            os.kill(process, signal.SIGUSR1)
+            time.sleep(1)
+            os.kill(process, signal.SIGKILL)
+            status = os.waitpid(process, 0)
+            break
+        time.sleep(0.002)
+    return os.waitstatus_to_exitcode(status[1])
 
 
 def answer(request: Mapping[str, object]) -> int:

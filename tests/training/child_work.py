@@ -27,7 +27,8 @@ class Slow(Lines):
     def stepped(self, step: int, loss: float, examples_per_second: float) -> None:
         if step == 3:
             self.say("thinking")
-            time.sleep(300)
+            for _ in range(30_000):  # a signal that another thread receives does not end a sleep
+                time.sleep(0.01)
 
 
 def slowly(words: list[str]) -> int:

@@ -50,6 +50,16 @@ def test_every_signal_to_one_run(tmp_path: Path, children: Children) -> None:
             assert f"going on from step {int(before[5:13])} of 1000000" in child.said
 
 
+def test_only_a_second_ctrl_c_is_impatience() -> None:
+    """Whatever comes before and between."""
+    stop = StopRequest()
+    with pytest.raises(KeyboardInterrupt), stop.listening():  # noqa: PT012
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+            signal.raise_signal(number)
+        assert stop.signal_number == signal.SIGTERM
+        signal.raise_signal(signal.SIGINT)
+
+
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, children: Children) -> None:
     run = endless(tmp_path / "run")
     child = children.start("tests.training.child_work:slowly", ["train", "--resume", str(run.folder)])
@@ -59,7 +69,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, children: Children) -> No
     with pytest.raises(AssertionError, match="waited in vain"):
         child.wait_until(lambda: os.waitid is None, seconds=0.3)
     child.kill(signal.SIGINT)
-    assert child.wait() == 130
+    assert child.wait() == 130, child.said
     assert "headwork: stopped\n" in child.said
     assert checkpoints(run.folder) == []
 

@@ -152,7 +152,7 @@ def draw_tables(
     size, letters = _size_tables(len(heads), n_heads, queries, keys)
     with house_style():
         figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(len(heads), n_heads, squeeze=False, sharex=True, sharey=True)
+        axes = figure.subplots(len(heads), n_heads, squeeze=False, subplot_kw={"xticks": [], "yticks": []})
         for row, (name, layer) in zip(axes, heads.items(), strict=True):
             row[0].set_ylabel(_short(name))
             for head, ax in enumerate(row):

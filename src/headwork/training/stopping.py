@@ -22,6 +22,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.signal_number: int | None = None
+        self._by_keyboard = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -35,8 +36,9 @@ class StopRequest:
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         # Whoever starts many processes passes a Ctrl-C on as SIGTERM: only a second Ctrl-C is impatience.
-        if self.signal_number == number == signal.SIGINT:
+        if number == signal.SIGINT and self._by_keyboard:
             raise KeyboardInterrupt
+        self._by_keyboard |= number == signal.SIGINT
         self.signal_number = self.signal_number or number
 
 
