@@ -14,7 +14,7 @@ demo: .venv/installed
 	$(BIN)/headwork train digits-vit
 
 test: .venv/installed
-	$(BIN)/python -m pytest -n auto --dist loadgroup -q
+	$(BIN)/python -m pytest -n auto --dist loadfile -q
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -12,9 +12,9 @@ from PIL import Image
 import headwork as hw
 from headwork.cli import main
 from headwork.data import sample_digit
+from headwork.recipes import Changes, change, find_recipe
+from headwork.training import new_run, train
 from headwork.training.evaluation import measure_all
-
-pytestmark = pytest.mark.xdist_group("runs")  # the runs below are made once, not once for each worker
 
 
 @pytest.fixture(scope="session")
@@ -22,8 +22,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of two steps: an image classifier, a residual network, a translator and a language model."""
     folder = tmp_path_factory.mktemp("runs")
     for recipe in ("digits-vit", "digits-gaussian", "digits-resnet", "dates", "text-gpt"):
-        arguments = ["--steps", "2", "--json", "--out", str(folder / recipe)]
-        assert main(["train", recipe, *arguments]) == 0
+        train(new_run(change(find_recipe(recipe), Changes(steps=2)), folder / recipe))
     return folder
 
 
