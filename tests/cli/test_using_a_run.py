@@ -104,6 +104,11 @@ def test_translate_from_arguments_and_from_stdin(
     assert beams["score"] >= found["score"]
 
 
+def test_compare_by_what_the_best_was_chosen_by(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(say(capsys, "compare", runs / "dates", "--json"))["metric"] == "exact_match"
+    assert json.loads(say(capsys, "compare", runs / "dates", runs / "digits-vit", "--json"))["metric"] == "loss"
+
+
 def test_convert_a_residual_network_and_back(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = json.loads(say(capsys, "convert", runs / "digits-resnet", "--out", tmp_path / "there", "--json"))
     assert there["largest_difference"] < 1e-4
@@ -147,6 +152,7 @@ def test_trace_and_cost_look_into_a_run(runs: Path, tmp_path: Path, capsys: pyte
         ("generate text-gpt --top-k 0", "top_k must be 1 or more, got 0"),
         ("generate text-gpt --greedy --top-k 3", "greedy needs no choice"),
         ("generate text-gpt --prompt ''", "prompt must have at least one token"),
+        (f"generate text-gpt --prompt '{'a ' * 65}'", "prompt must have at most 128 tokens, .* got 130"),
         ("translate text-gpt hello", "run must be one of a translator"),
         ("translate dates ''", "texts must not be empty"),
         ("translate dates x --beams 0", "beams must be 1 or more, got 0"),

@@ -113,7 +113,7 @@ def test_a_run_that_diverged_has_a_report_that_says_so(tmp_path):
     ("changes", "headline"),
     [
         ({"headline": "98.3 % on the test digits"}, "98.3 % on the test digits"),
-        ({"classification": None}, "The best validation accuracy is 0.8333"),
+        ({"classification": None}, "The best validation accuracy is 83.3 %"),
         ({"classification": None, "rows": (*ROWS, Row(21, 3, "test", 0.25, 9.0))}, "The test loss is 0.25"),
         ({"classification": None, "rows": (), "metric": None}, ""),
     ],

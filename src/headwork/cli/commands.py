@@ -61,6 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except MemoryError:
+        print("headwork: failed: there is not enough memory for this", file=sys.stderr)
+        return 1
     except (OSError, RuntimeError) as error:
         print(f"headwork: failed: {error}", file=sys.stderr)
         return getattr(error, "exit_code", 1)

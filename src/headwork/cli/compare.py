@@ -1,6 +1,7 @@
 """`headwork compare`."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +16,7 @@ class Compare:
     """Put runs side by side: a table here, and a figure or a page if wanted."""
 
     runs: Annotated[Positional[tuple[Path, ...]], arg(help="Folders of runs, each with a metrics.jsonl.")]
-    metric: Annotated[str | None, arg(help="What to compare; the first metric that all runs have, unless given.")] = (
-        None
-    )
+    metric: Annotated[str | None, arg(help="What to compare; what their best was chosen by, unless given.")] = None
     figure: Annotated[Path | None, arg(help="Also draw the curves to this file (.png, .svg, .pdf).")] = None
     page: Annotated[Path | None, arg(help="Also write figure and table to this page (.html).")] = None
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
@@ -31,7 +30,8 @@ class Compare:
         if len(set(names)) < len(names):
             names = [str(run) for run in self.runs]
         found = compare(
-            {name: read_metrics(run / "metrics.jsonl") for name, run in zip(names, self.runs, strict=True)}, self.metric
+            {name: read_metrics(run / "metrics.jsonl") for name, run in zip(names, self.runs, strict=True)},
+            self.metric or shared_metric(self.runs),
         )
         if self.figure is not None:
             self.figure.parent.mkdir(parents=True, exist_ok=True)
@@ -54,3 +54,12 @@ class Compare:
             raise ValueError(f"figure must end in one of {', '.join(FIGURE_ENDINGS)}, got {self.figure}")
         if self.page is not None and self.page.suffix.lower() != ".html":
             raise ValueError(f"page must end in .html, got {self.page}")
+
+
+def shared_metric(folders: Sequence[Path]) -> str | None:
+    """What the best checkpoint was chosen by, if it is the same in all runs."""
+    from headwork.training import open_run
+    from headwork.training.run import is_run
+
+    metrics = {open_run(folder).task.metric if is_run(folder) else None for folder in folders}
+    return metrics.pop() if len(metrics) == 1 else None

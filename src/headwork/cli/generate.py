@@ -31,6 +31,7 @@ class Generate:
         import torch
 
         from headwork.checks import check_positive
+        from headwork.choices import LearnedPositions
         from headwork.generation import stream_long
         from headwork.models import Decoder
         from headwork.storage import load
@@ -47,6 +48,11 @@ class Generate:
         ids = run.tokens.encode(self.prompt)
         if not ids:
             raise ValueError("prompt must have at least one token, got none")
+        position = model.config.position
+        if isinstance(position, LearnedPositions) and len(ids) > position.max_tokens:
+            raise ValueError(
+                f"prompt must have at most {position.max_tokens} tokens, the positions of the model, got {len(ids)}"
+            )
         warn_of_unknown(run.tokens, self.prompt)
         generator = torch.Generator()
         seed = generator.seed() if self.seed is None else self.seed

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
+from headwork.cli.words import lines_of_stdin
+
 if TYPE_CHECKING:
     from headwork.data import ImageBatch, TextBatch
     from headwork.training import Run
@@ -90,8 +92,13 @@ def read_input(run: "Run", path: Path) -> "ImageBatch | TextBatch":
             return ImageBatch(read_image(path, data.image, model.n_channels), nothing)
         case EncoderConfig():
             assert run.tokens is not None
-            text = sys.stdin.read() if str(path) == "-" else read_text(path)
+            text = "\n".join(lines_of_stdin()) if str(path) == "-" else read_text(path)
             limit = run.config.data.max_tokens if isinstance(run.config.data, Reviews) else 512
+            n_tokens = len(run.tokens.encode(text))
+            if not n_tokens:
+                raise ValueError(f"text must not be empty, got {path}")
+            if n_tokens > limit:
+                print(f"headwork: of {path} the first {limit} of {n_tokens} tokens are read", file=sys.stderr)
             ids = torch.tensor(encode_starts([text], run.tokens, limit))
             return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), nothing)
         case model:

@@ -33,6 +33,9 @@ class Train:
     strategy: Annotated[Literal["auto", "ddp", "fsdp"] | None, arg(help="Of many processes (torchrun).")] = None
     compile: Annotated[bool, arg(help="Compile the model first (torch.compile).")] = False
     workers: Annotated[int | None, arg(help="Processes that prepare batches ahead.")] = None
+    evaluate_every: Annotated[int | None, arg(help="Steps between evaluations; an epoch unless given.")] = None
+    patience: Annotated[int | None, arg(help="Stop after so many evaluations that bring nothing better.")] = None
+    text: Annotated[Path | None, arg(help="For text-gpt: learn to write like this UTF-8 file.")] = None
     pooling: Annotated[Literal["cls", "gap", "map"] | None, arg(help="What is read for a label.")] = None
     position: Annotated[
         Literal["none", "learned", "sinusoidal", "rotary", "alibi", "buckets", "relative"] | None,
@@ -100,6 +103,9 @@ class Train:
             strategy=self.strategy,
             compile=self.compile or None,
             workers=self.workers,
+            evaluate_every=self.evaluate_every,
+            patience=self.patience,
+            text=self.text,
             pooling=self.pooling,
             position=self.position,
             norm=self.norm,

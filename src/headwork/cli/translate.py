@@ -1,15 +1,13 @@
 """`headwork translate`."""
 
 import json
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.words import warn_of_unknown
+from headwork.cli.words import lines_of_stdin, warn_of_unknown
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Translate:
         model = load(self.run_folder)
         if not isinstance(model, EncoderDecoder) or run.tokens is None:
             raise ValueError(f"run must be one of a translator, got {run.config.name}")
-        for text in self.sources():
+        for text in self.texts or lines_of_stdin():
             if not text.strip() and not self.texts:
                 print("{}" if self.json else "", flush=True)  # a line for each line
                 continue
@@ -57,13 +55,3 @@ class Translate:
             said = run.tokens.decode(best.ids.tolist())
             line = {"source": text, "translation": said, "score": best.score}
             print(json.dumps(line, ensure_ascii=False) if self.json else said, flush=True)
-
-    def sources(self) -> Iterator[str]:
-        if self.texts:
-            yield from self.texts
-            return
-        try:
-            for line in sys.stdin:
-                yield line.rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"stdin must be UTF-8, got the byte 0x{error.object[error.start]:02x}") from None

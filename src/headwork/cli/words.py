@@ -1,10 +1,20 @@
-"""What a model does not understand is said, not dropped in silence."""
+"""Words from the user: read, and what a model does not understand of them is said, not dropped in silence."""
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwork.data import Tokens
+
+
+def lines_of_stdin() -> Iterator[str]:
+    """Line by line as they come, without their ends."""
+    try:
+        for line in sys.stdin:
+            yield line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"stdin must be UTF-8, got the byte 0x{error.object[error.start]:02x}") from None
 
 
 def warn_of_unknown(tokens: "Tokens", text: str) -> None:

@@ -35,13 +35,13 @@ def sample_photo(size: tuple[int, int], n_channels: int = 3) -> Float[Tensor, "1
 
 
 def read_image(path: Path, size: tuple[int, int], n_channels: int) -> Float[Tensor, "1 channel row column"]:
-    """An image file at the given (rows, columns), in colour (3 channels) or grey (1)."""
+    """An image file at the given (rows, columns), in colour (3 channels) or grey (1); what is transparent is white."""
     try:
         with Image.open(path) as image:
             return _as_tensor(image, size, n_channels)
     except FileNotFoundError:
         raise ValueError(f"image must be a file that exists, got {path}") from None
-    except (UnidentifiedImageError, OSError) as error:
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError) as error:
         raise ValueError(f"image must be a picture that can be read, got {path} ({error})") from None
 
 
@@ -49,6 +49,10 @@ def _as_tensor(image: Image.Image, size: tuple[int, int], n_channels: int) -> Fl
     if n_channels not in (1, 3):
         raise ValueError(f"n_channels must be 1 (grey) or 3 (colour), got {n_channels}")
     rows, columns = size
+    if image.has_transparency_data:
+        paper = Image.new("RGBA", image.size, "white")
+        paper.alpha_composite(image.convert("RGBA"))
+        image = paper
     resized = image.convert("L" if n_channels == 1 else "RGB").resize((columns, rows), Image.Resampling.BICUBIC)
     pixels = np.asarray(resized, dtype=np.float32).reshape(rows, columns, n_channels) / 255
     return torch.from_numpy(pixels).permute(2, 0, 1)[None].contiguous()

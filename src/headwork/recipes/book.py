@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Literal
 
 from headwork import choices
 from headwork.checks import nearest
+from headwork.data import BundledText, DataConfig, TextFile
 from headwork.models.decoder import DecoderConfig
 from headwork.models.encoder import EncoderConfig
 from headwork.models.encoder_decoder import EncoderDecoderConfig
@@ -54,6 +56,9 @@ class Changes:
     strategy: Strategy | None = None
     compile: bool | None = None
     workers: int | None = None
+    evaluate_every: int | None = None
+    patience: int | None = None
+    text: Path | None = None
     pooling: Pooling | None = None
     position: Position | None = None
     norm: choices.NormOrder | None = None
@@ -74,13 +79,24 @@ def change(config: RunConfig, changes: Changes) -> RunConfig:
         training = replace(training, epochs=changes.epochs, steps=changes.steps)
     if changes.lr is not None:
         training = replace(training, optimiser=replace(training.optimiser, lr=changes.lr))
-    plain = ("batch_size", "accumulate", "seed", "device", "precision", "strategy", "compile", "workers")
+    plain = (
+        *("batch_size", "accumulate", "seed", "device", "precision", "strategy", "compile", "workers"),
+        *("evaluate_every", "patience"),
+    )
     training = replace(training, **{name: given[name] for name in plain if name in given})  # type: ignore[arg-type]
+    data = config.data if changes.text is None else with_text(config.data, changes.text)
     model = config.model
     for name, changed in (("pooling", with_pooling), ("position", with_position), ("norm", with_norm)):
         if name in given:
             model = changed(model, given[name])  # type: ignore[arg-type]  # each takes its own words
-    return replace(config, training=training, model=model)
+    return replace(config, training=training, model=model, data=data)
+
+
+def with_text(data: DataConfig, path: Path) -> TextFile:
+    """The windows and tokens of the recipe, cut from another text."""
+    if not isinstance(data, BundledText):
+        raise ValueError(f"text is for a language model, got {path} for {type(data).__name__}")
+    return TextFile(path=str(path.resolve()), tokens=data.tokens, n_context=data.n_context)
 
 
 def with_pooling(model: ModelConfig, pooling: Pooling) -> ModelConfig:

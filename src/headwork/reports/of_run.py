@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headwork.data import Dataset, Examples, ImageBatch, PairBatch, TextBatch, TokenBatch
+from headwork.generation import Sample, stream_long, translate
 from headwork.layers import PositionAttention
 from headwork.models import Decoder, Encoder, EncoderDecoder, GaussianImageEncoder, VisionTransformer
 from headwork.models.sizes import ModelConfig
@@ -19,9 +20,10 @@ from headwork.reports.attention import (
 )
 from headwork.reports.classification import Classification
 from headwork.reports.curves import read_metrics
+from headwork.reports.page import Part, Passage
 from headwork.reports.pictures import Picture
 from headwork.reports.run_report import RunReport, write_report
-from headwork.reports.tables import Cell
+from headwork.reports.tables import Cell, Table
 from headwork.storage import load
 from headwork.tasks import ImageClassification, TextClassification, probabilities
 from headwork.training.evaluation import batches, on_device
@@ -31,6 +33,8 @@ from headwork.training.run import Run
 REPORT = "report.html"
 N_EXAMPLES = 2
 """Examples whose attention is drawn."""
+N_TRANSLATED = 10
+N_WRITTEN = 400
 HEADING = "Where the heads look"
 
 
@@ -43,6 +47,7 @@ def report_run(run: Run, data: Dataset, baseline: float | None = None) -> Path:
         rows=tuple(read_metrics(run.folder / METRICS)),
         metric=None if run.task.metric == "loss" else run.task.metric,
         classification=classify(run, model, data.test),
+        samples=tuple(say_something(run, model, data.test)),
         pictures=tuple((HEADING, picture) for picture in draw_attention(run, model, data.test)),
     )
     write_report(report, run.folder / REPORT)
@@ -91,6 +96,37 @@ def classify(run: Run, model: nn.Module, examples: Examples) -> Classification |
         images=torch.cat(images) if images else None,
         texts=tuple(texts) if texts else None,
     )
+
+
+def say_something(run: Run, model: nn.Module, examples: Examples) -> Iterator[Part]:
+    """Translations of the first test examples beside the true ones, or how a text of the test goes on."""
+    if run.tokens is None:
+        return
+    tokens, batch = run.tokens, examples.batch(range(min(N_TRANSLATED, len(examples))))
+    match model, batch:
+        case EncoderDecoder(), PairBatch():
+            said = translate(
+                model,
+                batch.source,
+                n_new=batch.target.shape[1],
+                begin=tokens.begin,
+                end=tokens.end,
+                source_visible=batch.source_visible,
+            )
+            texts = [[tokens.decode(ids.tolist()) for ids in each] for each in (batch.source, batch.target, said)]
+            rows = tuple(
+                (source, truth, ours, "" if ours == truth else "wrong")
+                for source, truth, ours in zip(*texts, strict=True)
+            )
+            yield Table(("source", "true", "the model", ""), rows, "Examples of the test, translated greedily.")
+        case Decoder(), TokenBatch():
+            how, generator = Sample(temperature=0.8), torch.Generator().manual_seed(0)
+            prompt = batch.ids[:1, : batch.ids.shape[1] // 2]
+            new = stream_long(model, prompt, n_new=N_WRITTEN, how=how, generator=generator)
+            yield f"The beginning is from the test; the model adds {N_WRITTEN} tokens (temperature 0.8, seed 0)."
+            yield Passage(tokens.decode(prompt[0].tolist()), tokens.decode([int(token) for token in new]))
+        case _:
+            return
 
 
 def draw_attention(run: Run, model: nn.Module, examples: Examples) -> Iterator[Picture]:

@@ -39,7 +39,18 @@ class Facts:
         return f'<dl class="facts">\n{pairs}\n</dl>'
 
 
-Part = str | Picture | Table | Facts
+@dataclass(frozen=True)
+class Passage:
+    """A text as it was written, line by line; what it begins with stands out."""
+
+    beginning: str
+    text: str
+
+    def html(self) -> str:
+        return f'<pre class="passage"><b>{escape(self.beginning)}</b>{escape(self.text)}</pre>'
+
+
+Part = str | Picture | Table | Facts | Passage
 
 
 class Page:
@@ -101,5 +112,5 @@ def _markup(part: Part, name: str) -> str:
             return f"<p>{escape(part)}</p>"
         case Picture():
             return part.html(name)
-        case Table() | Facts():
+        case Table() | Facts() | Passage():
             return part.html()

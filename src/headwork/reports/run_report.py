@@ -1,5 +1,6 @@
 """The page about one run: its result, its curves, its mistakes, and where its heads look."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,7 +14,7 @@ from headwork.reports.classification import (
     worst_mistakes,
 )
 from headwork.reports.curves import Row, best_row, describe_curves, draw_curves, last_row
-from headwork.reports.page import Facts, Page
+from headwork.reports.page import Facts, Page, Part
 from headwork.reports.pictures import Picture
 from headwork.reports.tables import Cell, Table, show
 
@@ -46,6 +47,8 @@ class RunReport:
     rows: Sequence[Row] = ()
     metric: str | None = None
     classification: Classification | None = None
+    samples: Sequence[Part] = ()
+    """What the model says when it is asked."""
     pictures: Sequence[tuple[str, Picture]] = ()
 
     @property
@@ -59,9 +62,14 @@ class RunReport:
             return f"{100 * it.accuracy:.1f} % of the {len(it.truth):,} {it.split} examples are right"
         name = self.metric or "loss"
         test, best = last_row(self.rows, "test"), best_row(self.rows, name)
+        words = name.replace("_", " ")
         if test is not None:
-            return f"The test {name} is {show(test.value(name))}"
-        return "" if best is None else f"The best validation {name} is {show(best.value(name))}"
+            return f"The test {words} is {_figure(name, test.value(name))}"
+        return "" if best is None else f"The best validation {words} is {_figure(name, best.value(name))}"
+
+
+def _figure(name: str, value: float) -> str:
+    return show(value) if name == "loss" or not math.isfinite(value) else f"{100 * value:.1f} %"
 
 
 def write_report(report: RunReport, path: Path) -> None:
@@ -79,6 +87,8 @@ def make_page(report: RunReport) -> Page:
         page.add("How it learned", curves, *([numbers] if numbers.rows else []))
     if report.classification is not None:
         _add_mistakes(page, report.classification)
+    if report.samples:
+        page.add("What it says", *report.samples)
     heading = ""
     for name, picture in report.pictures:
         page.add(name if name != heading else "", picture)
