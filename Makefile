@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench docs lab seeds clean
+.PHONY: demo test lint bench docs lab seeds torture clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headwork needs Python 3.11 or newer; say make PYTHON=python3.11")'
@@ -38,3 +38,7 @@ lab: .venv/installed
 # Every claim with 20 seeds: long.
 seeds: .venv/installed
 	$(BIN)/headwork lab --all --seeds 20 --out out/seeds
+
+# 200 kills, 64 ways to stop and go on, 600 damaged checkpoints: long.
+torture: .venv/installed
+	$(BIN)/python -m benchmarks.torture

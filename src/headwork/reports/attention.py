@@ -149,6 +149,7 @@ def draw_tables(
     queries = [make_visible(string) for string in query_strings[:N_TOKENS_DRAWN]]
     keys = [make_visible(string) for string in key_strings[:N_TOKENS_DRAWN]]
     n_heads = min(max(map(len, heads.values())), N_HEADS_DRAWN)
+    turned = UPWARDS if max(map(len, keys)) > 1 else {}
     size, letters = _size_tables(len(heads), n_heads, queries, keys)
     with house_style():
         figure = Figure(figsize=size, layout="constrained")
@@ -164,7 +165,7 @@ def draw_tables(
         for ax in axes[:, 0]:
             ax.set_yticks(range(len(queries)), queries, fontsize=letters, parse_math=False)
         for ax in axes[-1]:
-            ax.set_xticks(range(len(keys)), keys, fontsize=letters, parse_math=False, **UPWARDS)
+            ax.set_xticks(range(len(keys)), keys, fontsize=letters, parse_math=False, **turned)
     return figure
 
 

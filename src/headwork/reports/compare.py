@@ -165,5 +165,5 @@ def _draw_runs(ax: Axes, runs: Mapping[str, Sequence[Row]], name: str, by: str) 
             ax.plot(best.epoch, best.value(name), "o", color=color, fillstyle="none", markersize=8)
         if test is not None:
             ax.plot(max(row.epoch for row in rows), test.value(name), "D", color=color, markersize=5)
-    style_epochs(ax, f"validation {name}")
+    style_epochs(ax, "validation " + name.replace("_", " "))
     return lines

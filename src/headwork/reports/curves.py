@@ -118,14 +118,15 @@ def describe_curves(rows: Sequence[Row], metric: str | None = None) -> str:
     """The curves in words: the best epoch, the test result, and whether the loss was ever not a number."""
     name = metric or "loss"
     best, test, end = best_row(rows, name), last_row(rows, "test"), max(row.epoch for row in rows)
-    words = ["Loss by epoch." if name == "loss" else f"Loss and {name} by epoch."]
+    spoken = name.replace("_", " ")
+    words = ["Loss by epoch." if name == "loss" else f"Loss and {spoken} by epoch."]
     if best is not None:
         words.append(
-            f"The best validation {name}, {show(best.value(name))}, "
+            f"The best validation {spoken}, {show(best.value(name))}, "
             f"was reached at epoch {show(best.epoch)} of {show(end)}."
         )
     if test is not None and not math.isnan(test.value(name)):
-        words.append(f"The test {name} is {show(test.value(name))}.")
+        words.append(f"The test {spoken} is {show(test.value(name))}.")
     n_gaps = sum(math.isnan(row.value("loss")) for row in rows)
     if n_gaps:
         words.append(f"The loss was not a finite number in {n_gaps} of {len(rows)} rows: gaps in the curve.")
@@ -177,7 +178,7 @@ def _draw_panel(ax: Axes, rows: Sequence[Row], name: str, best: Row | None) -> N
     if test is not None and not math.isnan(test.value(name)):
         end = max(row.epoch for row in rows)
         ax.plot(end, test.value(name), "D", color="tab:orange", label=f"test: {show(test.value(name))}", clip_on=False)
-    style_epochs(ax, name)
+    style_epochs(ax, name.replace("_", " "))
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False)
 
