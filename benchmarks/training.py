@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 Step = Callable[[], object]
-VOCAB, CONTEXT, BATCH = 104, 128, 16
+VOCAB, CONTEXT, BATCH = 107, 128, 16
 IMAGES = 32
 
 

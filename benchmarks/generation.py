@@ -1,0 +1,86 @@
+"""Text from ours and from Hugging Face's model of the same size: `python benchmarks/generation.py`.
+
+The character GPT of 0.8 million parameters, both greedy with their KV caches, 16 tokens in and 100 out. Both take turns
+in one process; the figure is the best of all turns.
+"""
+
+import argparse
+import os
+import platform
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+import transformers
+from contest import Contestant, contest
+
+import headwork as hw
+from headwork import choices
+from headwork.generation import Greedy, Sample, generate
+
+VOCAB, CONTEXT, N_PROMPT, N_NEW = 107, 128, 16, 100
+D_MODEL, N_LAYERS, N_HEADS = 128, 4, 4
+
+
+def ours() -> hw.models.Decoder:
+    return hw.models.Decoder(
+        hw.models.DecoderConfig(
+            vocab=VOCAB,
+            d_model=D_MODEL,
+            n_layers=N_LAYERS,
+            heads=choices.Heads(n_heads=N_HEADS),
+            feed_forward=choices.FeedForward(d_ff=4 * D_MODEL),
+            position=choices.LearnedPositions(max_tokens=CONTEXT),
+        )
+    ).eval()
+
+
+def theirs() -> transformers.GPT2LMHeadModel:
+    config = transformers.GPT2Config(
+        vocab_size=VOCAB, n_positions=CONTEXT, n_embd=D_MODEL, n_layer=N_LAYERS, n_head=N_HEADS, eos_token_id=None
+    )
+    return transformers.GPT2LMHeadModel(config).eval()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=8)
+    n_turns = parser.parse_args().turns
+    torch.manual_seed(0)
+    print(f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__},")
+    print(f"transformers {transformers.__version__}, float32, best of {n_turns} turns, {N_NEW} new tokens")
+    model, other = ours(), theirs()
+    for batch in (1, 16):
+        ids = torch.randint(VOCAB, (batch, N_PROMPT))
+        flops = 2.0 * sum(parameter.numel() for parameter in model.parameters()) * batch * N_NEW
+        for name, how, settings in (
+            ("greedy", Greedy(), {"do_sample": False}),
+            (
+                "sampled, top 40",
+                Sample(temperature=0.8, top_k=40),
+                {"do_sample": True, "temperature": 0.8, "top_k": 40},
+            ),
+        ):
+            contest(
+                f"{name}, batch {batch}",
+                [
+                    Contestant("headwork", lambda ids=ids, how=how: generate(model, ids, n_new=N_NEW, how=how), flops),
+                    Contestant(
+                        "Hugging Face generate",
+                        lambda ids=ids, settings=settings: other.generate(
+                            ids,
+                            attention_mask=torch.ones_like(ids),
+                            max_new_tokens=N_NEW,
+                            min_new_tokens=N_NEW,
+                            pad_token_id=0,
+                            **settings,
+                        ),
+                        flops,
+                    ),
+                ],
+                n_turns,
+            )
+
+
+if __name__ == "__main__":
+    main()
