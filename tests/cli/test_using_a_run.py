@@ -104,6 +104,32 @@ def test_translate_from_arguments_and_from_stdin(
     assert beams["score"] >= found["score"]
 
 
+def test_bytes_on_stdin_that_are_no_text(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for errors in ("strict", "surrogateescape"):  # as different locales have it
+        stdin = io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"), encoding="utf-8", errors=errors)
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert "stdin must be UTF-8, got the byte 0xe9" in say(capsys, "translate", runs / "dates", code=2)
+
+
+def test_transparent_paper_does_not_hide_the_ink(
+    runs: Path, digit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ink = Image.open(digit)
+    light = Image.merge("LA", (Image.new("L", ink.size, 255), ink))
+    light.save(tmp_path / "light.png")
+    dark = Image.merge("LA", (Image.new("L", ink.size, 0), ink))
+    dark.save(tmp_path / "dark.png")
+    Image.eval(ink, lambda value: 255 - value).save(tmp_path / "inverse.png")
+    names = (digit, *(tmp_path / f"{name}.png" for name in ("light", "inverse", "dark")))
+    lines = say(capsys, "predict", runs / "digits-vit", *names, "--json").splitlines()
+    opaque, light, inverse, dark = (json.loads(line)["labels"] for line in lines)
+    assert light == opaque
+    assert dark == inverse
+    assert light != dark
+
+
 def test_compare_by_what_the_best_was_chosen_by(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(say(capsys, "compare", runs / "dates", "--json"))["metric"] == "exact_match"
     assert json.loads(say(capsys, "compare", runs / "dates", runs / "digits-vit", "--json"))["metric"] == "loss"
@@ -162,6 +188,10 @@ def test_trace_and_cost_look_into_a_run(runs: Path, tmp_path: Path, capsys: pyte
         ("convert digits-resnet --out digits-vit", "out must be a new folder"),
         ("convert digits-resnet --out new --tolerance 2", r"tolerance must lie in \(0, 1\), got 2.0"),
         ("convert digits-gaussian --out new --kernel-size 0 3", "kernel_rows must be 1 or more, got 0"),
+        ("convert digits-resnet --out new --kernel-size 5 5", "kernel_size is for the way to convolution"),
+        ("convert digits-gaussian --out new --tolerance 0.1", "tolerance is for the way to attention, got 0.1"),
+        ("predict digits-vit -", "files must be images for this run"),
+        ("generate text-gpt --greedy --seed 3", "greedy needs no choice: leave out seed, got 3"),
         ("convert digits-resnet --out new --images 0", "images must be 1 or more, got 0"),
     ],
 )

@@ -174,7 +174,8 @@ def test_if_all_are_damaged_the_run_begins_anew(tmp_path: Path) -> None:
         flip(path / "state.json")
     ears = Ears()
     train(run, ears)
-    assert len(ears.said) == 2
+    assert len(ears.said) == 3
+    assert ears.said[-1] == "no checkpoint can be used: beginning again at step 0"
     assert all("state.json is damaged" in said for said in ears.said)
     assert len(ears.losses) == 10
     assert differences(run.folder, alone.folder) == []

@@ -1,6 +1,7 @@
 """What a run leaves behind: the best by validation, its figures, a few checkpoints, and nothing twice."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -181,7 +182,8 @@ def test_watchers_look_at_every_evaluation(tmp_path: Path) -> None:
 def test_a_stop_says_how_to_go_on(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     with pytest.raises(
-        StoppedError, match=rf"stopped by SIGTERM and saved at step 7 of 10; go on with --resume {run.folder}"
+        StoppedError,
+        match=rf"stopped by SIGTERM and saved at step 7 of 10; go on with `headwork train --resume {run.folder}`",
     ):
         train(run, stop=StopAfter(7))
     ears = Ears()
@@ -200,6 +202,17 @@ def test_stopped_at_a_step_that_was_saved_already(tmp_path: Path, looks: Sequenc
             train(run, stop=StopAfter(each))
     train(run)
     assert differences(run.folder, alone.folder) == []
+
+
+def test_checkpoints_that_are_gone_are_not_trained_again(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", steps=2)
+    train(run)
+    for path in checkpoints(run.folder):
+        shutil.rmtree(path)
+    weights = (run.folder / "model.safetensors").read_bytes()
+    with pytest.raises(ValueError, match="holds its model and none of its checkpoints: begin again in another folder"):
+        train(run)
+    assert (run.folder / "model.safetensors").read_bytes() == weights
 
 
 def test_killed_before_the_best_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def test_every_signal_to_one_run(tmp_path: Path, children: Children) -> None:
         assert child.wait() == code, child.said
         step = int(newest(run)[5:13])
         if code > 0:
-            where = f"saved at step {step} of 1000000; go on with --resume {run.folder}"
+            where = f"saved at step {step} of 1000000; go on with `headwork train --resume {run.folder}`"
             assert f"stopped by {number.name} and {where}" in child.said
             assert "Traceback" not in child.said
         if before:

@@ -65,7 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
         print("headwork: failed: there is not enough memory for this", file=sys.stderr)
         return 1
     except (OSError, RuntimeError) as error:
-        print(f"headwork: failed: {error}", file=sys.stderr)
+        stopped = getattr(error, "signal_number", None) is not None
+        print(f"headwork: {error}" if stopped else f"headwork: failed: {error}", file=sys.stderr)
         return getattr(error, "exit_code", 1)
     except KeyboardInterrupt:
         print("headwork: stopped", file=sys.stderr)

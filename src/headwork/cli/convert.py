@@ -22,8 +22,13 @@ class Convert:
     to: Annotated[
         Literal["attention", "convolution"] | None, arg(help="Which way; the one that the model allows, unless given.")
     ] = None
-    tolerance: Annotated[float, arg(help="How far each layer may be off, for inputs in [-1, 1] (to attention).")] = 1e-6
-    kernel_size: Annotated[tuple[int, int], arg(help="Rows and columns of each kernel (to convolution).")] = (3, 3)
+    tolerance: Annotated[
+        float | None,
+        arg(help="How far each layer may be off, for inputs in [-1, 1] (to attention); 1e-6 unless given."),
+    ] = None
+    kernel_size: Annotated[
+        tuple[int, int] | None, arg(help="Rows and columns of each kernel (to convolution); 3 3 unless given.")
+    ] = None
     images: Annotated[int, arg(help="Images on which the two models are compared.")] = 64
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
 
@@ -55,8 +60,12 @@ class Convert:
 
         has_heads = any(isinstance(module, GaussianAttention) for module in model.modules())
         if self.to == "attention" or (self.to is None and not has_heads):
-            return ToAttention(tolerance=self.tolerance)
-        return ToConvolution(kernel_size=self.kernel_size, grid=getattr(model.config, "grid", image))
+            if self.kernel_size is not None:
+                raise ValueError(f"kernel_size is for the way to convolution, got {self.kernel_size} to attention")
+            return ToAttention(tolerance=1e-6 if self.tolerance is None else self.tolerance)
+        if self.tolerance is not None:
+            raise ValueError(f"tolerance is for the way to attention, got {self.tolerance} to convolution")
+        return ToConvolution(kernel_size=self.kernel_size or (3, 3), grid=getattr(model.config, "grid", image))
 
 
 def find_images_for(folder: Path, model: "nn.Module", n_images: int) -> "tuple[Tensor, str]":

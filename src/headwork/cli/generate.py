@@ -55,7 +55,7 @@ class Generate:
             )
         warn_of_unknown(run.tokens, self.prompt)
         generator = torch.Generator()
-        seed = generator.seed() if self.seed is None else self.seed
+        seed = generator.seed() % 2**63 if self.seed is None else self.seed
         generator.manual_seed(seed)
         new: list[int] = []
         shown = ""
@@ -68,7 +68,12 @@ class Generate:
                 print(text[len(shown) :], end="", flush=True)
                 shown = text
         if self.json:
-            print(json.dumps({"prompt": self.prompt, "text": run.tokens.decode(new), "tokens": len(new), "seed": seed}))
+            print(
+                json.dumps(
+                    {"prompt": self.prompt, "text": run.tokens.decode(new), "tokens": len(new)}
+                    | ({} if self.greedy else {"seed": seed})
+                )
+            )
         else:
             print()
 
@@ -76,7 +81,7 @@ class Generate:
         from headwork.generation import Greedy, Sample
 
         if self.greedy:
-            for name in ("temperature", "top_k", "top_p"):
+            for name in ("temperature", "top_k", "top_p", "seed"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"greedy needs no choice: leave out {name}, got {getattr(self, name)}")
             return Greedy()

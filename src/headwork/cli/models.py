@@ -65,6 +65,15 @@ def fake_model(asked: OfModel) -> "Iterator[tuple[nn.Module, list[Tensor]]]":
         yield build(config), make_inputs(config, asked)
 
 
+def image_of_run(folder: Path) -> tuple[int, int]:
+    """The images that a run was trained on; 32 x 32 for a model without one."""
+    from headwork.data import Digits, Mnist5k
+    from headwork.training.run import is_run, open_run
+
+    data = open_run(folder).config.data if is_run(folder) else None
+    return data.image if isinstance(data, Digits | Mnist5k) else (32, 32)
+
+
 def make_inputs(config: "ModelConfig", asked: OfModel) -> "list[Tensor]":
     """Inputs of the right shape: ids of 0, or images of 0."""
     import torch
@@ -90,7 +99,7 @@ def make_inputs(config: "ModelConfig", asked: OfModel) -> "list[Tensor]":
         case VisionTransformerConfig() | GaussianImageEncoderConfig():
             return [torch.zeros(asked.batch, config.n_channels, *config.image)]
         case ResNetConfig():
-            return [torch.zeros(asked.batch, config.n_channels, 32, 32)]
+            return [torch.zeros(asked.batch, config.n_channels, *image_of_run(Path(asked.model)))]
         case EncoderDecoderConfig():
             return [torch.zeros(asked.batch, n_tokens, dtype=torch.long)] * 2
         case _:

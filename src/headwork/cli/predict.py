@@ -41,6 +41,8 @@ class Predict:
         task = run.task
         if not isinstance(task, ImageClassification | TextClassification):
             raise ValueError(f"run must be one of a classifier; use generate or translate, got {run.config.name}")
+        if isinstance(task, ImageClassification) and Path("-") in self.files:
+            raise ValueError("files must be images for this run: - reads a text from stdin, got -")
         model = load(self.run_folder)
         n_bad = n_good = 0
         for path in self.inputs(is_image=isinstance(task, ImageClassification)):

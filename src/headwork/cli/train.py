@@ -3,7 +3,9 @@
 import json
 import os
 from dataclasses import dataclass
+from inspect import cleandoc
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
@@ -46,7 +48,7 @@ class Train:
 
     def run(self) -> None:
         if self.list:
-            print(list_recipes())
+            print(json.dumps(describe_recipes(), indent=2) if self.json else list_recipes())
             return
         from headwork.reports.of_run import report_run
         from headwork.reports.watching import animate_places, make_watchers
@@ -135,7 +137,11 @@ def free_folder(folder: Path, name: str) -> Path:
     return path
 
 
-def list_recipes() -> str:
+def describe_recipes() -> dict[str, str]:
     from headwork.recipes import RECIPES
 
-    return "\n\n".join(f"{name}\n    {(recipe.__doc__ or '').strip()}" for name, recipe in RECIPES.items())
+    return {name: cleandoc(recipe.__doc__ or "") for name, recipe in RECIPES.items()}
+
+
+def list_recipes() -> str:
+    return "\n\n".join(f"{name}\n{indent(text, '    ')}" for name, text in describe_recipes().items())

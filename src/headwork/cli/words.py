@@ -12,9 +12,16 @@ def lines_of_stdin() -> Iterator[str]:
     """Line by line as they come, without their ends."""
     try:
         for line in sys.stdin:
+            line.encode()  # some locales let through what is not a character
             yield line.rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"stdin must be UTF-8, got the byte 0x{error.object[error.start]:02x}") from None
+        raise _not_utf8(error.object[error.start]) from None
+    except UnicodeEncodeError as error:
+        raise _not_utf8(ord(error.object[error.start]) & 0xFF) from None
+
+
+def _not_utf8(byte: int) -> ValueError:
+    return ValueError(f"stdin must be UTF-8, got the byte 0x{byte:02x}")
 
 
 def warn_of_unknown(tokens: "Tokens", text: str) -> None:

@@ -35,7 +35,7 @@ def sample_photo(size: tuple[int, int], n_channels: int = 3) -> Float[Tensor, "1
 
 
 def read_image(path: Path, size: tuple[int, int], n_channels: int) -> Float[Tensor, "1 channel row column"]:
-    """An image file at the given (rows, columns), in colour (3 channels) or grey (1); what is transparent is white."""
+    """An image file at the given (rows, columns), in colour (3 channels) or grey (1)."""
     try:
         with Image.open(path) as image:
             return _as_tensor(image, size, n_channels)
@@ -45,14 +45,21 @@ def read_image(path: Path, size: tuple[int, int], n_channels: int) -> Float[Tens
         raise ValueError(f"image must be a picture that can be read, got {path} ({error})") from None
 
 
+def _on_paper(image: Image.Image) -> Image.Image:
+    """What is transparent becomes black under light ink, and white under dark ink, so that the ink is seen."""
+    ink, opacity = (np.asarray(channel, dtype=np.float64) for channel in image.convert("LA").split())
+    is_light = (ink * opacity).sum() > 127.5 * opacity.sum()
+    paper = Image.new("RGBA", image.size, "black" if is_light else "white")
+    paper.alpha_composite(image)
+    return paper
+
+
 def _as_tensor(image: Image.Image, size: tuple[int, int], n_channels: int) -> Float[Tensor, "1 channel row column"]:
     if n_channels not in (1, 3):
         raise ValueError(f"n_channels must be 1 (grey) or 3 (colour), got {n_channels}")
     rows, columns = size
     if image.has_transparency_data:
-        paper = Image.new("RGBA", image.size, "white")
-        paper.alpha_composite(image.convert("RGBA"))
-        image = paper
+        image = _on_paper(image.convert("RGBA"))
     resized = image.convert("L" if n_channels == 1 else "RGB").resize((columns, rows), Image.Resampling.BICUBIC)
     pixels = np.asarray(resized, dtype=np.float32).reshape(rows, columns, n_channels) / 255
     return torch.from_numpy(pixels).permute(2, 0, 1)[None].contiguous()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from functools import wraps
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, get_args, get_type_hints
 
 import torch
 from matplotlib.figure import Figure
@@ -31,13 +31,19 @@ class Experiment(Checked):
         super().__post_init__()
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must lie in 0 .. 2^63 - 1, got {self.seed}")
+        hints = get_type_hints(type(self))
         for field in fields(self):
             value = getattr(self, field.name)
             if value == ():
                 raise ValueError(f"{field.name} must hold at least one value, got none")
             for size in value if isinstance(value, tuple) else (value,):
-                if field.name != "seed" and isinstance(size, int) and not isinstance(size, bool):
+                if field.name != "seed" and _is_whole(hints[field.name]) and type(size) is int:
                     _check_size(field.name, size)
+
+
+def _is_whole(hint: object) -> bool:
+    """Whether a field holds whole numbers, and not a 0.5 that happens to be 0."""
+    return hint is int or any(map(_is_whole, get_args(hint)))
 
 
 def _check_size(name: str, size: int) -> None:
@@ -136,8 +142,12 @@ class Claim(Generic[S, R]):
         return Finding(self, *(failed or runs)[0], seconds=seconds, n_seeds=n_seeds, n_held=n_seeds - len(failed))
 
     def _judge(self, setup: S) -> tuple[S, R, Verdict]:
-        result = self.run(setup)
-        return setup, result, self.verdict(result)
+        try:
+            result = self.run(setup)
+            return setup, result, self.verdict(result)
+        except (RuntimeError, ArithmeticError, IndexError) as error:
+            why = (str(error) or type(error).__name__).splitlines()[0]
+            raise ValueError(f"{self.name} cannot be measured with {setup}: {why}") from error
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headwork.storage.claims import claimed
 from headwork.storage.folders import MANIFEST, link_file, sweep, verify
-from headwork.storage.models import WEIGHTS, load
+from headwork.storage.models import CONFIG, WEIGHTS, load
 from headwork.tasks import means
 from headwork.training.checkpoints import (
     Progress,
@@ -63,6 +63,12 @@ class Keeper:
         path, problems = find_whole(self.run.folder)
         for problem in problems.values():
             self.display.say(f"{problem}; this checkpoint is not used")
+        if path is None and not problems and (self.run.folder / WEIGHTS).exists():
+            raise ValueError(
+                f"run must have a checkpoint to go on from, got {self.run.folder}, which holds its model and none of "
+                "its checkpoints: begin again in another folder"
+            )
+        began = (self.run.folder / CONFIG).exists()
         progress = Progress() if path is None else load_checkpoint(path, self.learner)
         self.wait_for_all()
         if self.writes:
@@ -76,6 +82,8 @@ class Keeper:
             self.leaving.callback(self.log.close)
         if path is not None:
             self.display.say(f"going on from step {progress.step} of {self.plan.n_steps}")
+        elif began:
+            self.display.say("no checkpoint can be used: beginning again at step 0")
         if progress.step == 0:
             self.watch(0)
         self.display.start(self.plan.n_steps, progress.step)

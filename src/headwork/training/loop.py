@@ -68,7 +68,8 @@ def train(
                 raise_if_asked(fabric, stop)
         except StoppedError as error:
             keeper.save(progress)
-            where = f" and saved at step {progress.step} of {plan.n_steps}; go on with --resume {run.folder}"
+            how = f"go on with `headwork train --resume {run.folder}`"
+            where = f" and saved at step {progress.step} of {plan.n_steps}; {how}"
             raise StoppedError(error.signal_number, where) from None
         assert progress.best_step is not None
         keeper.restore_best()

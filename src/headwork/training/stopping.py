@@ -1,11 +1,11 @@
-"""Ctrl-C and SIGTERM: finish what is in hand, save, and say how to go on."""
+"""Ctrl-C, SIGTERM and a terminal that closes: finish what is in hand, save, and say how to go on."""
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-HEARD = (signal.SIGINT, signal.SIGTERM)
+HEARD = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class StoppedError(RuntimeError):
@@ -26,8 +26,9 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Hear Ctrl-C and SIGTERM while the block runs."""
-        before = {number: signal.signal(number, self._hear) for number in HEARD}
+        """Hear the signals while the block runs, but for those that somebody (`nohup`) told us to ignore."""
+        heard = [number for number in HEARD if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self._hear) for number in heard}
         try:
             yield
         finally:

@@ -9,14 +9,14 @@ would fix their number, and with it the size of the image. Three ways do not:
 | GAP | the mean of all outputs | none | $n$ |
 | MAP | what a learned query finds by attention, then a feed-forward network | $12d^2 + 12d$ | $n$ |
 
-All three are means of values under weights that sum to 1: CLS lets the layers find the weights, GAP fixes them at
-$1/n$, MAP learns one more layer that finds them. If the layers can gather the image into one token, there is little
+All three gather by weights that sum to 1: CLS lets the attention of the layers find them, GAP fixes them at $1/n$, MAP
+learns one more attention that finds them. If the layers can gather the image into one token, there is little
 left for the pooling to do. If there are no layers, a class token has seen nothing and is right by chance only, one
 time in ten.
 
-The sheet calls CLS obsolete beside GAP and MAP. On 1,197 small digits it is not: the three end within a few points of
-each other, as two seeds of one do. (On large data others have measured an advantage; this claim says nothing about
-that.)
+The sheet calls CLS obsolete beside GAP and MAP. On 1,197 small digits no such difference is seen: the three end within
+a few points of each other, as two seeds of one do. (On large data others have measured an advantage; this claim says
+nothing about that, nor about differences smaller than its margin.)
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-r"""Projections cost n d^2 and attention n^2 d, in FLOPs and in time; attention takes over at about 2 d_model tokens.
+r"""Projections cost n d^2 FLOPs and attention n^2 d; in time they grow as n and n^2, and cross near 2 d_model tokens.
 
 For $n_t$ queries and $n_s$ keys, a multiplication and an addition being 2 FLOPs:
 

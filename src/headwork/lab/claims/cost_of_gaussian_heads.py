@@ -1,4 +1,4 @@
-r"""Absolute positions cost N^2 D; a Gaussian head by its table the same, by rows and columns only N sqrt(N) D.
+r"""Beside its projections a head mixes at a cost of N^2 D, by rows and columns of a Gaussian only N sqrt(N) D.
 
 For one head on $N$ pixels with $D_i = D_{hid} = D_o = D$, a multiplication and an addition being 2 FLOPs:
 

@@ -173,6 +173,12 @@ def _not_square(result: Result) -> str:
     )
 
 
+def _rows_alone(_: Result) -> str:
+    rows = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    kept = (rows @ torch.tensor([3.0, 5.0])).tolist()
+    return f"The table [[1, 0], [1, 0]] has a single 1 in each row, and turns the values [3, 5] into {kept}."
+
+
 CLAIM = Claim(
     __name__,
     __doc__,
@@ -195,6 +201,13 @@ CLAIM = Claim(
             right=r"$W_V^i \in \mathbb{R}^{e/h \times e}$ can be an identity for one head only, and $W_O$ has a say: "
             r"what is needed is $W_O\,[W_V^1; \dots; W_V^h] = I$",
             measured=_not_square,
+        ),
+        Erratum(
+            where="1.3(c), permutation layer",
+            printed="a permutation matrix, where each row contains a single 1 and zeros elsewhere",
+            right="each row *and each column* contains a single 1: with rows alone two queries may take the same "
+            "value, and another is lost",
+            measured=_rows_alone,
         ),
     ),
 )

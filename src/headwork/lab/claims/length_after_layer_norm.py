@@ -4,9 +4,10 @@ With $\mu = \frac1d x^\top 1$ and $\sigma^2 = \frac1d\|x - \mu 1\|^2$, and $\eps
 
 $$z = \frac{x - \mu 1}{\sigma}, \qquad z^\top 1 = 0, \qquad \|z\|^2 = \frac{d\,\sigma^2}{\sigma^2} = d$$
 
-and $y - \beta 1 = \gamma z$, so $\|y - \beta 1\| = |\gamma|\sqrt d$ (the sheet's $\gamma$ is positive). Whatever came
-in leaves on one sphere of radius $|\gamma|\sqrt d$ around $\beta 1$, in the plane at right angles to $1$: in three
-dimensions, on a circle. Only a token whose entries are all the same has no place there: for it $\sigma = 0$.
+and $y - \beta 1 = \gamma z$, so $\|y - \beta 1\| = |\gamma|\sqrt d$ (the sheet writes $\gamma\sqrt d$, which is right
+for $\gamma \ge 0$ only). Whatever came in leaves on one sphere of radius $|\gamma|\sqrt d$ around $\beta 1$, in the
+plane at right angles to $1$: in three dimensions, on a circle. Only a token whose entries are all the same has no place
+there: for it $\sigma = 0$.
 
 In practice $\gamma$ is a vector and $\epsilon > 0$. Then
 $\min|\gamma_i|\sqrt d \le \|y - \beta\| \le \max|\gamma_i|\sqrt d$, an ellipsoid, and lengths are shorter by the factor
@@ -22,9 +23,10 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
+from torch.nn import functional as F
 
 from headwork.functional import rms_norm
-from headwork.lab.claim import Claim, Experiment, seeded
+from headwork.lab.claim import Claim, Erratum, Experiment, seeded
 from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, about, at_most
 from headwork.layers import LayerNorm
@@ -173,6 +175,13 @@ def _draw_circle(ax: Axes, result: Result) -> None:
     ax.legend(frameon=False, loc="lower center", ncols=2, columnspacing=0.8, handletextpad=0.4)
 
 
+def _negative(result: Result) -> str:
+    d, gamma = result.setup.widths[-1], -result.setup.gamma
+    x = torch.linspace(-1, 1, d, dtype=torch.float64)
+    length = (gamma * F.layer_norm(x, (d,), eps=0)).norm().item()
+    return f"With gamma = {gamma} and d = {d} the length is {length:.3f}; as printed it would be {gamma * d**0.5:.3f}."
+
+
 CLAIM = Claim(
     __name__,
     __doc__,
@@ -189,4 +198,12 @@ CLAIM = Claim(
         "an eps that counts": {"eps": 0.1},
     },
     confidence="Exact up to rounding.",
+    errata=(
+        Erratum(
+            where="3(b), the statement and its last line",
+            printed=r"$\|y - \beta 1\|_2 = \gamma\sqrt d$",
+            right=r"$|\gamma|\sqrt d$: a length is not negative, and nothing keeps a learned $\gamma$ above 0",
+            measured=_negative,
+        ),
+    ),
 )

@@ -1,14 +1,13 @@
 r"""From 10 to 30 to 50 epochs the training loss keeps falling; unseen images follow less and less, and the gap grows.
 
-Every step goes down the gradient of the training loss, so with enough width that loss goes towards 0, and the training
-accuracy towards 1. An untrained model knows nothing of the labels, so its loss is that of a guess,
-$\ln 10 \approx 2.3$, or more if its guesses are not even.
+Every step goes down an estimate of the gradient of the training loss, so over many steps that loss falls, with enough
+width towards 0, and the training accuracy goes towards 1; from one epoch to the next it may rise. An untrained model
+knows nothing of the labels, so its loss is that of a guess, $\ln 10 \approx 2.3$, or more if its guesses are not even.
 
 The images that were held out put no force on the weights. Their loss follows as long as what is learned is shared, and
-then stays behind: the gap between the two can only be closed by more data. So more epochs always help the training
-loss, help the accuracy on unseen images less and less, and widen the gap. "The model's ability to make accurate
-predictions on unseen data" is seen in the held-out curve alone: with shuffled labels the training curves look much the
-same, and the held-out accuracy stays at 1/10.
+then stays behind. So more epochs help the training loss most, the accuracy on unseen images less, and the gap between
+the two grows. "The model's ability to make accurate predictions on unseen data" is seen in the held-out curve alone:
+with shuffled labels the training loss still falls, slowly, label by label, and the held-out accuracy stays at 1/10.
 
 The learning rate is constant, so a run of 10 epochs is the beginning of a run of 50, and one run shows all three.
 (scikit-learn's 8 x 8 digits, 2 x 2 patches, a small vision Transformer, Adam.)
@@ -177,7 +176,7 @@ CLAIM = Claim(
     verdict=verdict,
     figure=figure,
     broken={
-        "shuffled labels: learned by heart, and of no use": {"labels": "shuffled"},
+        "shuffled labels, which can only be learned by heart": {"labels": "shuffled"},
         "hardly any learning rate": {"learning_rate": 1e-7},
     },
     confidence="One split of one data set; each mark is the mean of the last fifth of the epochs up to it.",

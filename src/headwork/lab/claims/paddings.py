@@ -1,13 +1,15 @@
-r"""Bare heads are the convolution with replicate padding of any size; other paddings need tokens for the padding.
+r"""Bare Gaussian heads are the convolution with replicate padding; with other paddings they need tokens for it.
 
 A head that looks past the border finds no key there. Its weights still sum to 1, so it cannot see nothing: a sharp
 Gaussian head takes the pixel nearest to where it looks, which is the one that *replicate* padding repeats. So the layer
-is the convolution with replicate padding, whatever its size, with as many tokens as pixels. Without padding they agree
-too: then no head looks past the border, and queries stand only where the kernel fits.
+is the convolution with replicate padding, with as many tokens as pixels. Self-attention, with one query for each pixel,
+has the size of output that a padding of $(K - 1)/2$ gives ("same"), for odd $K$; with any other size there are more or
+fewer outputs than pixels, and queries at places of their own. There the heads agree too, as they do without padding.
 
-A padding with zeros (or any other value, reflected or from the other side) has to be there as tokens: a frame of
-$(H + 2p)(W + 2p) - HW$ more keys. Without them the outputs whose window touches the frame differ, and only
-$(H - K + 1)(W - K + 1)$ of $(H + 2p - K + 1)(W + 2p - K + 1)$ agree.
+A padding with zeros (or any other value, reflected or from the other side) has to be there as tokens: a frame of $(H +
+2p)(W + 2p) - HW$ more keys. Without them the outputs whose window touches the frame differ, and only $(H - K + 1)(W - K
++ 1)$ of $(H + 2p - K + 1)(W + 2p - K + 1)$ agree. (This is about heads that see by distance. Scores by the distance
+*around* the image, $-\alpha|(k - q - \Delta) \bmod (H, W)|^2$, would give circular padding without tokens.)
 """
 
 from dataclasses import dataclass
@@ -143,7 +145,7 @@ def verdict(result: Result) -> Verdict:
 
 def figure(result: Result) -> Figure:
     setup = result.setup
-    title = "Bare heads repeat the border; every other padding needs tokens of its own"
+    title = "Bare Gaussian heads repeat the border; other paddings need tokens"
     drawing, (left, right) = panels(2, title=title)
     table = left.imshow(result.map.numpy(), cmap="Greys", vmin=0)
     p, reach = setup.sizes[0], setup.kernel - 1

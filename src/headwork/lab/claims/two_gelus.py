@@ -1,4 +1,4 @@
-r"""The two GELUs differ by at most 0.00047, at x = 2.7 and -2.7; the constant 0.044715 brings tanh nearest to erf.
+r"""The two GELUs differ by at most 0.00048, at x = 2.7 and -2.7; the constant 0.044715 brings tanh nearest to erf.
 
 The exact one is $x\,\Phi(x) = \frac{x}{2}\left(1 + \operatorname{erf}\frac{x}{\sqrt2}\right)$, the other replaces
 the error function by $\tanh\left(\sqrt{2/\pi}\,(x + a x^3)\right)$ with $a = 0.044715$. Both functions inside are odd,

@@ -84,7 +84,7 @@ def verdict(result: Result) -> Verdict:
             about(f"variance of q.k / sqrt(d) at d = {d}", expected / d, seen / d, STANDARD_ERRORS * error / d)
             for d, expected, seen, error in rows
         ),
-        why="Both terms of the variance grow as d, so the variance of q.k / sqrt(d) is the same at every width.",
+        why="Both terms of the variance grow as d, so the variance of q.k / sqrt(d) does not grow with the width.",
     )
 
 
