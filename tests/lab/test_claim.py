@@ -7,6 +7,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from headwork.lab import find
 from headwork.lab.claim import LARGEST_SIZE, Claim, Experiment, seeded
 from headwork.lab.verdict import Verdict, about
 
@@ -98,3 +99,16 @@ def test_numbers_json_does_not_know_become_words():
     finding = CLAIM.examine(Setup(bias=float("inf")))
     assert finding.as_dict()["measured"] == "inf"
     assert finding.as_dict()["holds"] is False
+
+
+def test_a_real_number_may_be_nothing_and_a_size_may_not():
+    claim = find("variance-of-dot-product")
+    assert claim.change(claim.small, {"mean": 0}).mean == 0
+    with pytest.raises(ValueError, match=r"n_samples must lie in 1 \.\. 100,000,000, got 0"):
+        claim.change(claim.small, {"n_samples": 0})
+
+
+def test_sizes_that_make_no_sense_are_said_to():
+    claim = find("two-gelus")
+    with pytest.raises(ValueError, match="two-gelus cannot be measured with Setup.*n_points=1"):
+        claim.examine(claim.change(claim.small, {"n_points": 1}))

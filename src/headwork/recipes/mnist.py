@@ -7,7 +7,10 @@ from headwork.training.config import AdamW, RunConfig, TrainingConfig
 
 
 def mnist_vit() -> RunConfig:
-    """A Vision Transformer with patches of 4 x 4 pixels."""
+    """A Vision Transformer with patches of 4 x 4 pixels.
+
+    4 minutes on two cores of an AMD EPYC; seed 0: 95.1 % of 1,000 test images.
+    """
     return RunConfig(
         name="mnist-vit",
         data=Mnist5k(),

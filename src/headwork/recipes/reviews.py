@@ -7,7 +7,10 @@ from headwork.training.config import AdamW, RunConfig, TrainingConfig
 
 
 def reviews_encoder() -> RunConfig:
-    """A small text encoder that reads the first 128 words; counting words is the baseline beside it."""
+    """A small text encoder that reads the first 128 words; counting words is the baseline beside it.
+
+    REVIEWS on two cores of an AMD EPYC; seed 0: REVR.
+    """
     return RunConfig(
         name="reviews-encoder",
         data=Reviews(max_tokens=128),

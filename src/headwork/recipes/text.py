@@ -7,7 +7,10 @@ from headwork.training.config import AdamW, RunConfig, TrainingConfig
 
 
 def text_gpt() -> RunConfig:
-    """A GPT of 0.8 million parameters that learns to write like Python's reference manual."""
+    """A GPT of 0.8 million parameters that learns to write like Python's reference manual.
+
+    TEXT on two cores of an AMD EPYC; seed 0: TEXTR.
+    """
     return RunConfig(
         name="text-gpt",
         data=BundledText(n_context=128),
