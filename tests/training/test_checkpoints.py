@@ -218,3 +218,25 @@ def test_stopped_in_the_middle_of_a_step(tmp_path: Path, kind: Kind) -> None:
     train(run)
     assert differences(run.folder, alone.folder) == []
     assert read_log(run.folder) == read_log(alone.folder)
+
+
+def test_killed_while_an_old_checkpoint_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of it is gone, and its name with it; the next start sweeps the rest."""
+    run = small_run(tmp_path / "run", steps=9, save_every=1)
+
+    def removed_by_half(path: Path, **_: object) -> None:
+        (path / "state.json").unlink()
+        raise KilledError
+
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr("headwork.training.checkpoints.rmtree", removed_by_half)
+        train(run)
+    for path in checkpoints(run.folder):
+        verify(path)
+    assert list((run.folder / "checkpoints").glob(".gone-*"))
+    train(run)
+    assert not list((run.folder / "checkpoints").glob(".*"))
+
+
+class KilledError(BaseException):
+    """Nobody catches it."""

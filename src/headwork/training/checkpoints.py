@@ -129,10 +129,12 @@ def mark_best(run: Path, path: Path) -> None:
 
 
 def prune(run: Path, keep: int, best: Path | None) -> None:
-    """Keep the newest checkpoints and the best."""
+    """Keep the newest checkpoints and the best; nothing that is half removed goes by a checkpoint's name."""
     for path in checkpoints(run)[keep:]:
         if path != best:
-            rmtree(path, ignore_errors=True)
+            gone = path.with_name(f".gone-{path.name}.part")
+            path.rename(gone)
+            rmtree(gone, ignore_errors=True)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -172,18 +172,18 @@ def figure(result: Result) -> Figure:
         label = f"measured, {kind} ({result.n_weights[kind]:,} weights)"
         style = MEASURED | {"marker": marker, "label": label, "linestyle": "-", "linewidth": 0.6}
         left.semilogx(setup.sizes, accuracy.numpy(), **style)
-    left.set(xlabel="images to learn from", ylabel="accuracy on 600 unseen images", ylim=(0, 1.02))
+    left.set(xlabel="images to learn from", ylabel="accuracy on 600 unseen images", ylim=(0, 1.25))
     left.legend(frameon=False, loc="upper left")
     right.semilogx(setup.sizes, result.lead.numpy(), **MEASURED | {"label": "measured"})
     few = [setup.sizes[index] for index in result.few]
     right.plot([few[0], few[-1]], [LEAD, LEAD], **PREDICTED | {"label": "predicted with few images: above"})
     right.axhline(0, color="0.6", linewidth=0.8)
-    top = max(0.2, 1.3 * result.lead.max().item())
+    top = max(0.2, 1.6 * result.lead.max().item())
     right.set(xlabel="images to learn from", ylabel="lead of the CNN in accuracy", ylim=(-0.05, top))
     for ax in (left, right):
         ax.set_xticks(setup.sizes, [str(size) for size in setup.sizes])
         ax.minorticks_off()
-    right.legend(frameon=False, loc="lower right")
+    right.legend(frameon=False, loc="upper left")
     return drawing
 
 
