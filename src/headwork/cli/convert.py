@@ -118,7 +118,8 @@ def layers_of(converted: "nn.Module") -> list[dict[str, Any]]:
 
 def layer_in_words(layer: dict[str, Any]) -> str:
     if "alpha" in layer:
-        return f"{layer['name']}: {layer['heads']} heads with alpha {layer['alpha']:.2f}"
+        heads = "1 head" if layer["heads"] == 1 else f"{layer['heads']} heads"
+        return f"{layer['name']}: {heads} with alpha {layer['alpha']:.2f}"
     shares = ", ".join(f"{share:.2f}" for share in layer["single_pixel"])
     return f"{layer['name']}: off by at most {layer['error_bound']:.2g} for inputs in [-1, 1]; largest pixels: {shares}"
 

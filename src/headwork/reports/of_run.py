@@ -1,5 +1,6 @@
 """The report of a run, from its folder: the best checkpoint answers the test, and its heads are drawn."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,10 +69,23 @@ def summarise(run: Run, model: nn.Module) -> Iterator[tuple[str, Cell]]:
 
 def choices_of(config: ModelConfig) -> Iterator[tuple[str, Cell]]:
     """What tells one model from another of its kind."""
-    for name in ("d_model", "n_layers", "position", "pooling", "norm_order"):
+    shown = {"d_model": "d_model", "n_layers": "layers", "position": "positions"} | {
+        "pooling": "pooling",
+        "norm_order": "norm",
+    }
+    for name, words in shown.items():
         value = getattr(config, name, None)
         if value is not None:
-            yield name.replace("_", " "), value if isinstance(value, int | str) else type(value).__name__
+            yield words, value if isinstance(value, int | str) else _in_words(type(value).__name__)
+
+
+def _in_words(name: str) -> str:
+    """The name of a choice as people say it.
+
+    >>> _in_words("LearnedPositions"), _in_words("ClassToken")
+    ('learned positions', 'class token')
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()
 
 
 @torch.no_grad()
