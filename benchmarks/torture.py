@@ -190,6 +190,10 @@ def kill_all(root: Path, n_kills: int, track: Track, n_each: int = 20) -> dict[s
     chance, count = random.Random(0), Counter[str]()
     victim: Victim | None = None
     for number in track(n_kills, "kills"):
+        if victim is not None and number % n_each == 0:
+            victim.end()
+            count += victim.count
+            victim = None
         killed = victim is not None and victim.kill(while_saving=chance.random() < 0.75)
         while not killed:
             if victim is not None:
@@ -216,7 +220,7 @@ def kill_all(root: Path, n_kills: int, track: Track, n_each: int = 20) -> dict[s
             killed = victim.kill(while_saving=chance.random() < 0.75)
     assert victim is not None
     victim.end()
-    return dict(count + victim.count)
+    return dict.fromkeys(("unreadable", "mixed"), 0) | dict(count + victim.count)
 
 
 # --- Damage ---------------------------------------------------------------------------------------------------------
