@@ -228,9 +228,10 @@ def test_killed_while_an_old_checkpoint_is_removed(tmp_path: Path, monkeypatch: 
         (path / "state.json").unlink()
         raise KilledError
 
-    with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr("headwork.training.checkpoints.rmtree", removed_by_half)
+    monkeypatch.setattr("headwork.training.checkpoints.rmtree", removed_by_half)
+    with pytest.raises(KilledError):
         train(run)
+    monkeypatch.undo()
     for path in checkpoints(run.folder):
         verify(path)
     assert list((run.folder / "checkpoints").glob(".gone-*"))
