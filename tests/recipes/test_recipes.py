@@ -15,7 +15,7 @@ from headwork.training.loop import make_learner, take_step
 from headwork.training.machine import make_fabric
 from headwork.training.order import Plan
 
-N_STEPS = 50
+N_STEPS = 30
 
 
 def with_little_data(config: RunConfig) -> RunConfig:
@@ -40,7 +40,7 @@ def test_it_learns_one_batch_by_heart(name: str, tmp_path: Path) -> None:
     learner, plan, batch = make_learner(run.config, fabric), Plan(len(data.train), training), data.train.batch(range(4))
     losses = [take_step(fabric, learner, run.task, [batch], plan, progress, StopRequest()) for _ in range(N_STEPS)]
     assert losses[0] > 0.5
-    assert losses[-1] < losses[0] / 10
+    assert losses[-1] < losses[0] / 4
 
 
 @pytest.mark.parametrize("pooling", ["cls", "gap", "map"])

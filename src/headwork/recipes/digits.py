@@ -35,7 +35,7 @@ def digits_vit() -> RunConfig:
 def digits_gaussian() -> RunConfig:
     """An image encoder whose heads look by place alone, and learn where.
 
-    GAUSSIAN on two cores of an AMD EPYC; seed 0: 97.3 % of 300 test digits.
+    72 seconds on two cores of an AMD EPYC; seed 0: 97.3 % of 300 test digits.
     """
     return RunConfig(
         name="digits-gaussian",

@@ -9,7 +9,7 @@ from headwork.training.config import AdamW, RunConfig, TrainingConfig
 def text_gpt() -> RunConfig:
     """A GPT of 0.8 million parameters that learns to write like Python's reference manual.
 
-    TEXT on two cores of an AMD EPYC; seed 0: TEXTR.
+    About 4 minutes on two cores of an AMD EPYC; seed 0: a test loss of 1.085, 70.2 % of the next characters.
     """
     return RunConfig(
         name="text-gpt",
