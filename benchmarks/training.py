@@ -4,7 +4,8 @@
 from data in memory, goes forward, back, clips, and moves the weights. The processes take turns and wait for each other,
 so only one works at a time; the figure is the median step of the best turn of each.
 
-`--without` takes something of ours away: `memory` (mallopt) or `fused` (the fused optimiser), to see what it brings.
+`--without` takes something of ours away, to see what it brings: `memory` (mallopt), `fused` (the fused optimiser), or
+`eager`, which compiles.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def our_step(recipe: str, model: object, batch_size: int, without: str) -> Step:
     from headwork.training.stopping import StopRequest
 
     config = find_recipe(recipe)
-    training = replace(config.training, batch_size=batch_size, epochs=None, steps=10**6)
+    training = replace(config.training, batch_size=batch_size, epochs=None, steps=10**6, compile=without == "eager")
     config = replace(config, model=model, training=training)
     if without != "memory":
         keep_memory()
@@ -262,7 +263,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--without", choices=["nothing", "memory", "fused"], default="nothing")
+    parser.add_argument("--without", choices=["nothing", "memory", "fused", "eager"], default="nothing")
     parser.add_argument("--worker", nargs=2)
     arguments = parser.parse_args()
     if arguments.worker:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ from PIL import Image
 
 import headwork as hw
 from headwork.cli import main
-from headwork.data import sample_digit
+from headwork.cli.predict import read_input
+from headwork.data import Tokens, sample_digit
 from headwork.recipes import Changes, change, find_recipe
-from headwork.training import new_run, train
+from headwork.training import Run, new_run, train
 from headwork.training.evaluation import measure_all
 
 
@@ -206,3 +208,18 @@ def test_what_cannot_be_done_is_said(
     before = sorted(path.name for path in runs.iterdir())
     assert re.search(message, say(capsys, *shlex.split(command), code=2))
     assert sorted(path.name for path in runs.iterdir()) == before
+
+
+@pytest.mark.parametrize(("text", "warning"), [("abc", ""), ("abcd", "the first 3 of 4 tokens are read")])
+def test_a_text_that_is_cut_is_said_to_be(
+    text: str, warning: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = find_recipe("reviews-encoder")
+    config = replace(recipe, data=replace(recipe.data, max_tokens=4))
+    path = tmp_path / "review.txt"
+    path.write_text(text)
+    batch = read_input(Run(tmp_path, config, tokens=Tokens.characters(["abcd"])), path)
+    assert batch.ids.shape == (1, 4)
+    said = capsys.readouterr().err
+    assert warning in said
+    assert bool(said) == bool(warning)

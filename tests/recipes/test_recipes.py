@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from headwork.data import Dates, Reviews, TextFile
+from headwork.data import BundledText, BytePairs, Dates, Reviews, TextFile
 from headwork.models.sizes import build
 from headwork.recipes import RECIPES, Changes, change, find_recipe
 from headwork.training import Constant, RunConfig, StopRequest, new_run
@@ -78,8 +78,11 @@ def test_what_is_trained_and_how_long() -> None:
 def test_a_text_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("to be or not to be, that is the question " * 200)
+    recipe = replace(find_recipe("text-gpt"), data=BundledText(n_context=64, tokens=BytePairs(n_tokens=280)))
+    assert change(recipe, Changes(text=path)).data == TextFile(
+        path=str(path), n_context=64, tokens=BytePairs(n_tokens=280)
+    )
     config = change(find_recipe("text-gpt"), Changes(text=path))
-    assert isinstance(config.data, TextFile)
     run = new_run(config, tmp_path / "run")
     assert run.tokens is not None
     assert run.config.model.vocab == len(run.tokens) < 30

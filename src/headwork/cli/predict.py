@@ -96,11 +96,11 @@ def read_input(run: "Run", path: Path) -> "ImageBatch | TextBatch":
             assert run.tokens is not None
             text = "\n".join(lines_of_stdin()) if str(path) == "-" else read_text(path)
             limit = run.config.data.max_tokens if isinstance(run.config.data, Reviews) else 512
-            n_tokens = len(run.tokens.encode(text))
+            n_tokens, n_read = len(run.tokens.encode(text)), limit - 1  # BEGIN comes before them
             if not n_tokens:
                 raise ValueError(f"text must not be empty, got {path}")
-            if n_tokens > limit:
-                print(f"headwork: of {path} the first {limit} of {n_tokens} tokens are read", file=sys.stderr)
+            if n_tokens > n_read:
+                print(f"headwork: of {path} the first {n_read} of {n_tokens} tokens are read", file=sys.stderr)
             ids = torch.tensor(encode_starts([text], run.tokens, limit))
             return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), nothing)
         case model:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from inspect import cleandoc
 from pathlib import Path
 from textwrap import indent
@@ -93,25 +93,8 @@ class Train:
     def changes(self) -> "Changes":
         from headwork.recipes import Changes
 
-        return Changes(
-            epochs=self.epochs,
-            steps=self.steps,
-            batch_size=self.batch_size,
-            accumulate=self.accumulate,
-            lr=self.lr,
-            seed=self.seed,
-            device=self.device,
-            precision=self.precision,
-            strategy=self.strategy,
-            compile=self.compile or None,
-            workers=self.workers,
-            evaluate_every=self.evaluate_every,
-            patience=self.patience,
-            text=self.text,
-            pooling=self.pooling,
-            position=self.position,
-            norm=self.norm,
-        )
+        asked = {field.name: getattr(self, field.name) for field in fields(Changes)}
+        return Changes(**asked | {"compile": self.compile or None})
 
 
 def measure_baseline(data: "DataConfig") -> float | None:

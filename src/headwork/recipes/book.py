@@ -79,11 +79,8 @@ def change(config: RunConfig, changes: Changes) -> RunConfig:
         training = replace(training, epochs=changes.epochs, steps=changes.steps)
     if changes.lr is not None:
         training = replace(training, optimiser=replace(training.optimiser, lr=changes.lr))
-    plain = (
-        *("batch_size", "accumulate", "seed", "device", "precision", "strategy", "compile", "workers"),
-        *("evaluate_every", "patience"),
-    )
-    training = replace(training, **{name: given[name] for name in plain if name in given})  # type: ignore[arg-type]
+    plain = {field.name for field in fields(training)} - {"epochs", "steps"}
+    training = replace(training, **{name: value for name, value in given.items() if name in plain})  # type: ignore[arg-type]
     data = config.data if changes.text is None else with_text(config.data, changes.text)
     model = config.model
     for name, changed in (("pooling", with_pooling), ("position", with_position), ("norm", with_norm)):

@@ -17,6 +17,7 @@ from headwork.reports.curves import Row, best_row, describe_curves, draw_curves,
 from headwork.reports.page import Facts, Page, Part
 from headwork.reports.pictures import Picture
 from headwork.reports.tables import Cell, Table, show
+from headwork.training.display import is_share
 
 N_MISTAKES = 12
 
@@ -69,7 +70,7 @@ class RunReport:
 
 
 def _figure(name: str, value: float) -> str:
-    return show(value) if name == "loss" or not math.isfinite(value) else f"{100 * value:.1f} %"
+    return f"{100 * value:.1f} %" if is_share(name) and math.isfinite(value) else show(value)
 
 
 def write_report(report: RunReport, path: Path) -> None:

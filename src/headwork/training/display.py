@@ -127,5 +127,15 @@ def in_words(epoch: float, figures: Mapping[str, Mapping[str, float]], best: boo
 
 def show(name: str, value: float) -> str:
     """A figure with its name; those that are shares in per cent."""
-    words = name.replace("_", " ")
-    return f"{words} {100 * value:.2f} %" if name.endswith(("accuracy", "match")) else f"{words} {value:.4f}"
+    return (
+        f"{name.replace('_', ' ')} {100 * value:.2f} %" if is_share(name) else f"{name.replace('_', ' ')} {value:.4f}"
+    )
+
+
+def is_share(name: str) -> bool:
+    """Whether a figure is a share of all answers, which people read in per cent.
+
+    >>> is_share("exact_match"), is_share("loss")
+    (True, False)
+    """
+    return name.endswith(("accuracy", "match"))

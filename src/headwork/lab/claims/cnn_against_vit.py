@@ -51,7 +51,7 @@ class Setup(Experiment):
 
     sizes: tuple[int, ...] = (100, 200, 400, 800, 1197)
     n_steps: int = 400
-    max_shift: int = 2
+    max_shift: float = 2
     """In pixels, along each axis; a patch has 2."""
     batch_size: int = 32
     d_model: int = 24
@@ -106,9 +106,9 @@ def run(setup: Setup) -> Result:
     return Result(setup, accuracy, n_weights)
 
 
-def _move(images: Float[Tensor, "batch 1 row column"], most: int) -> Float[Tensor, "batch 1 row column"]:
+def _move(images: Float[Tensor, "batch 1 row column"], most: float) -> Float[Tensor, "batch 1 row column"]:
     """Each by a whole number of pixels of its own."""
-    shift = torch.randint(-most, most + 1, (len(images), 2)).float()
+    shift = torch.randint(-int(most), int(most) + 1, (len(images), 2)).float()
     return move_images(images, shift, torch.zeros(len(images)), torch.ones(len(images)))
 
 
