@@ -18,7 +18,7 @@ import headwork as hw
 from headwork import choices
 from headwork.generation import Greedy, Sample, generate
 
-VOCAB, CONTEXT, N_PROMPT, N_NEW = 107, 128, 16, 100
+VOCAB, CONTEXT, N_PROMPT, N_NEW_TOKENS = 107, 128, 16, 100
 D_MODEL, N_LAYERS, N_HEADS = 128, 4, 4
 
 
@@ -48,12 +48,12 @@ def main() -> None:
     n_turns = parser.parse_args().turns
     torch.manual_seed(0)
     print(f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__},")
-    print(f"transformers {transformers.__version__}, float32, best of {n_turns} turns, {N_NEW} new tokens")
+    print(f"transformers {transformers.__version__}, float32, best of {n_turns} turns, {N_NEW_TOKENS} new tokens")
     model, other = ours(), theirs()
     for batch in (1, 16):
         ids = torch.randint(VOCAB, (batch, N_PROMPT))
-        flops = 2.0 * sum(parameter.numel() for parameter in model.parameters()) * batch * N_NEW
-        for name, how, settings in (
+        flops = 2.0 * sum(parameter.numel() for parameter in model.parameters()) * batch * N_NEW_TOKENS
+        for name, sampling, settings in (
             ("greedy", Greedy(), {"do_sample": False}),
             (
                 "sampled, top 40",
@@ -64,14 +64,20 @@ def main() -> None:
             contest(
                 f"{name}, batch {batch}",
                 [
-                    Contestant("headwork", lambda ids=ids, how=how: generate(model, ids, n_new=N_NEW, how=how), flops),
+                    Contestant(
+                        "headwork",
+                        lambda ids=ids, sampling=sampling: generate(
+                            model, ids, max_new_tokens=N_NEW_TOKENS, sampling=sampling
+                        ),
+                        flops,
+                    ),
                     Contestant(
                         "Hugging Face generate",
                         lambda ids=ids, settings=settings: other.generate(
                             ids,
                             attention_mask=torch.ones_like(ids),
-                            max_new_tokens=N_NEW,
-                            min_new_tokens=N_NEW,
+                            max_new_tokens=N_NEW_TOKENS,
+                            min_new_tokens=N_NEW_TOKENS,
                             pad_token_id=0,
                             **settings,
                         ),

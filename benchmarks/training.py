@@ -64,9 +64,9 @@ def our_step(recipe: str, model: object, batch_size: int, without: str) -> Step:
     from headwork.recipes import find_recipe
     from headwork.tasks import ImageClassification, LanguageModelling
     from headwork.training.checkpoints import Progress
+    from headwork.training.data_order import Plan, training_batches
     from headwork.training.loop import make_learner, take_step
     from headwork.training.machine import keep_memory, make_fabric
-    from headwork.training.order import Plan, training_batches
     from headwork.training.stopping import StopRequest
 
     config = find_recipe(recipe)
@@ -81,7 +81,7 @@ def our_step(recipe: str, model: object, batch_size: int, without: str) -> Step:
             group["fused"] = False
     if recipe == "text-gpt":
         data = load_data(BundledText(n_context=CONTEXT))
-        examples, task = data.train, LanguageModelling(data.tokens)
+        examples, task = data.train, LanguageModelling(data.tokenizer)
     else:
         examples, task = Photos(ImageBatch), ImageClassification(tuple("0123456789"))
     plan = Plan(len(examples), training)
@@ -190,13 +190,13 @@ def nano_gpt(_: str) -> Step:
     class GPT(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.words, self.places = nn.Embedding(VOCAB, 128), nn.Embedding(CONTEXT, 128)
+            self.lm_head, self.places = nn.Embedding(VOCAB, 128), nn.Embedding(CONTEXT, 128)
             self.blocks, self.norm = nn.ModuleList(Block() for _ in range(4)), nn.LayerNorm(128)
             self.head = nn.Linear(128, VOCAB, bias=False)
-            self.head.weight = self.words.weight
+            self.head.weight = self.lm_head.weight
 
         def forward(self, ids: Tensor) -> Tensor:
-            x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
+            x = self.lm_head(ids) + self.places(torch.arange(ids.shape[1]))
             for block in self.blocks:
                 x = block(x)
             return self.head(self.norm(x))

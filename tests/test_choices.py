@@ -28,8 +28,8 @@ UNIONS = {
         "GridPositions",
         "ImagePooling",
         "TextPooling",
-        "WordOutput",
-        "EncoderTask",
+        "LMHead",
+        "EncoderHead",
     )
 }
 REQUIRED = {
@@ -111,16 +111,16 @@ def test_a_choice_is_frozen_and_named(kind: type) -> None:
         (choices.LearnedPositions, {"max_tokens": 0}, "max_tokens must be 1 or more, got 0"),
         (choices.AttentionPooling, {"n_heads": 0}, "n_heads must be 1 or more, got 0"),
         (
-            choices.Classify,
+            choices.ClassificationHead,
             {"n_classes": 0, "pooling": choices.MeanPooling()},
             "n_classes must be 1 or more, got 0",
         ),
         (
-            choices.Classify,
+            choices.ClassificationHead,
             {"n_classes": 5, "pooling": choices.MeanPooling(), "activation": "gelu"},
             "activation must be one of tanh, relu, got 'gelu'",
         ),
-        (choices.FillMasks, {"activation": "tanh"}, "activation must be one of .*, got 'tanh'"),
+        (choices.MaskedLMHead, {"activation": "tanh"}, "activation must be one of .*, got 'tanh'"),
     ],
 )
 def test_a_choice_that_cannot_be_is_refused(kind: type, arguments: dict[str, object], message: str) -> None:

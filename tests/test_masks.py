@@ -80,7 +80,7 @@ def test_padding_of_an_empty_batch():
 
 def test_tokens_marks_what_is_not_the_pad():
     ids = torch.tensor([[5, 3, 0], [7, 0, 0]])
-    visible = masks.tokens(ids != 0)
+    visible = masks.key_padding(ids != 0)
     assert visible.shape == (2, 1, 1, 3)
     assert torch.equal(visible, masks.padding(torch.tensor([2, 1]), 3))
 
@@ -106,7 +106,7 @@ def test_cross_lets_real_queries_see_real_keys(side):
         masks.window(3),
         masks.chunked(3),
         masks.padding(torch.tensor([2]), 3),
-        masks.tokens(torch.tensor([[True]])),
+        masks.key_padding(torch.tensor([[True]])),
         masks.cross(torch.tensor([2]), 3, torch.tensor([2]), 3),
     ],
     ids=["causal", "window", "chunked", "padding", "tokens", "cross"],
@@ -212,7 +212,7 @@ def test_drawn_with_axes_of_size_one_in_front():
             lambda: masks.cross(torch.tensor([2]), 3, torch.tensor([2]), 5, "top"),
             "side must be 'right' or 'left'",
         ),
-        (lambda: masks.tokens(torch.tensor([True])), r"real must have the axes \(batch, key\), got shape \(1,\)"),
+        (lambda: masks.key_padding(torch.tensor([True])), r"real must have the axes \(batch, key\), got shape \(1,\)"),
         (lambda: masks.draw(masks.causal(3), ["a", "b"]), "keys must have one word for each of the 3, got 2 words"),
         (
             lambda: masks.draw(masks.causal(2, 3), ["a", "b", "c"], ["c"]),
@@ -234,7 +234,7 @@ def test_bad_input_is_refused(as_users_run_it, call, message):
 def test_a_mask_that_is_not_boolean_is_refused(as_users_run_it, dtype):
     """Hugging Face models take fractional masks, and masks with 2 and -1 in them."""
     with pytest.raises(TypeError, match=rf"real must be boolean .*{dtype}: write real\.bool\(\)"):
-        masks.tokens(torch.ones(2, 3, dtype=dtype))
+        masks.key_padding(torch.ones(2, 3, dtype=dtype))
     with pytest.raises(TypeError, match=rf"visible must be boolean .*{dtype}"):
         masks.draw(torch.ones(2, 3, dtype=dtype))
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwork import choices as choices
-    from headwork import configs as configs
     from headwork import convert as convert
     from headwork import data as data
     from headwork import functional as functional
@@ -23,12 +22,13 @@ if TYPE_CHECKING:
     from headwork import models as models
     from headwork import recipes as recipes
     from headwork import reports as reports
+    from headwork import serialise as serialise
     from headwork import storage as storage
     from headwork import tasks as tasks
     from headwork import training as training
     from headwork.inspection import cost as cost
-    from headwork.inspection import ledger as ledger
     from headwork.inspection import record as record
+    from headwork.inspection import trace as trace
     from headwork.storage import load as load
     from headwork.storage import save as save
 
@@ -36,7 +36,6 @@ __version__ = "0.1.0"
 
 _ROOMS = (
     "choices",
-    "configs",
     "convert",
     "data",
     "functional",
@@ -48,11 +47,12 @@ _ROOMS = (
     "models",
     "recipes",
     "reports",
+    "serialise",
     "storage",
     "tasks",
     "training",
 )
-_FROM = {"cost": "inspection", "ledger": "inspection", "record": "inspection", "load": "storage", "save": "storage"}
+_FROM = {"cost": "inspection", "trace": "inspection", "record": "inspection", "load": "storage", "save": "storage"}
 
 
 def __getattr__(name: str) -> object:

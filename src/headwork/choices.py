@@ -7,7 +7,7 @@ FeedForward(d_ff=3072, activation='gelu', bias=True)
 from dataclasses import dataclass
 from typing import Literal
 
-from headwork import configs
+from headwork import serialise
 from headwork.checks import check_above_zero, check_positive
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
@@ -20,7 +20,7 @@ NormOrder = Literal["pre", "post"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heads(configs.Checked):
+class Heads(serialise.Checked):
     """Heads that each project the whole token. `None` widths mean d_model / n_heads; `beta=None` means 1/sqrt(d_head).
 
     Fewer `n_kv_heads` than `n_heads` is grouped-query attention: several queries share a key and a value.
@@ -46,7 +46,7 @@ class Heads(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitHeads(configs.Checked):
+class SplitHeads(serialise.Checked):
     """Heads that each see only their own slice of the token, as the C182 sheet writes them."""
 
     n_heads: int
@@ -58,7 +58,7 @@ class SplitHeads(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianHeads(configs.Checked):
+class GaussianHeads(serialise.Checked):
     """Image heads that look at a learned place (row, column) away from the query, whatever is there: position only.
 
     `d_value=None` is the paper's width: each head passes on the whole token, and the output projection does the rest.
@@ -75,7 +75,7 @@ class GaussianHeads(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShiftHeads(configs.Checked):
+class ShiftHeads(serialise.Checked):
     """Image heads with a learned score for each row shift and each column shift: position only, learned freely."""
 
     n_heads: int
@@ -87,7 +87,7 @@ class ShiftHeads(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryShiftHeads(configs.Checked):
+class QueryShiftHeads(serialise.Checked):
     """Image heads whose score is the product of the query with a learned code of the shift: query and position."""
 
     n_heads: int
@@ -98,7 +98,7 @@ class QueryShiftHeads(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContentShiftHeads(configs.Checked):
+class ContentShiftHeads(serialise.Checked):
     """The same plus the product of query and key: position and content."""
 
     n_heads: int
@@ -112,7 +112,7 @@ class ContentShiftHeads(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedForward(configs.Checked):
+class FeedForward(serialise.Checked):
     """W2 activation(W1 x)."""
 
     d_ff: int
@@ -125,7 +125,7 @@ class FeedForward(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatedFeedForward(configs.Checked):
+class GatedFeedForward(serialise.Checked):
     """W2 (activation(W_gate x) * W1 x); with silu this is SwiGLU."""
 
     d_ff: int
@@ -141,7 +141,7 @@ class GatedFeedForward(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerNorm(configs.Checked):
+class LayerNorm(serialise.Checked):
     eps: float = 1e-5
     bias: bool = True
 
@@ -151,7 +151,7 @@ class LayerNorm(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RMSNorm(configs.Checked):
+class RMSNorm(serialise.Checked):
     eps: float = 1e-6
 
     def __post_init__(self) -> None:
@@ -163,12 +163,12 @@ class RMSNorm(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoPositions(configs.Checked):
+class NoPositions(serialise.Checked):
     """Order is invisible."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedPositions(configs.Checked):
+class LearnedPositions(serialise.Checked):
     """A learned vector for each of `max_tokens` places, added to the token."""
 
     max_tokens: int
@@ -179,7 +179,7 @@ class LearnedPositions(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SinusoidalPositions(configs.Checked):
+class SinusoidalPositions(serialise.Checked):
     """The fixed sines and cosines of the original Transformer, added to the token; any length."""
 
     base: float = 10_000.0
@@ -191,7 +191,7 @@ class SinusoidalPositions(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotaryPositions(configs.Checked):
+class RotaryPositions(serialise.Checked):
     """Queries and keys are turned by an angle that grows with the place; any length."""
 
     base: float = 10_000.0
@@ -203,12 +203,12 @@ class RotaryPositions(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlibiPositions(configs.Checked):
+class AlibiPositions(serialise.Checked):
     """Scores fade linearly with distance; any length."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BucketPositions(configs.Checked):
+class BucketPositions(serialise.Checked):
     """T5: a learned bias for each head and bucket of distances, shared by all layers; any length."""
 
     n_buckets: int = 32
@@ -223,7 +223,7 @@ class BucketPositions(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RelativePositions(configs.Checked):
+class RelativePositions(serialise.Checked):
     """Transformer-XL: the four-term score of equation (6) of the ETH sheet, with sinusoids of the shift; any length."""
 
 
@@ -231,12 +231,12 @@ class RelativePositions(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedGrid(configs.Checked):
+class LearnedGrid(serialise.Checked):
     """A learned vector for each patch, interpolated for images of another size."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SinusoidalGrid(configs.Checked):
+class SinusoidalGrid(serialise.Checked):
     """Fixed sinusoids, half of the width for the row and half for the column; any size."""
 
 
@@ -244,22 +244,22 @@ class SinusoidalGrid(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstToken(configs.Checked):
+class FirstToken(serialise.Checked):
     """The output of the first visible token is read: BERT's [CLS], which the tokenizer puts there."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassToken(configs.Checked):
+class ClassToken(serialise.Checked):
     """CLS: a learned token joins the sequence and its output is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanPooling(configs.Checked):
+class MeanPooling(serialise.Checked):
     """GAP: the mean over all tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionPooling(configs.Checked):
+class AttentionPooling(serialise.Checked):
     """MAP: a learned query attends to all tokens."""
 
     n_heads: int
@@ -273,7 +273,7 @@ class AttentionPooling(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classify(configs.Checked):
+class ClassificationHead(serialise.Checked):
     """One score for each class: pool the tokens, then dense, activation, linear."""
 
     n_classes: int
@@ -286,7 +286,7 @@ class Classify(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FillMasks(configs.Checked):
+class MaskedLMHead(serialise.Checked):
     """Masked language model: one score for each word at each token, through the transposed embedding table."""
 
     activation: Activation = "gelu"
@@ -296,12 +296,12 @@ class FillMasks(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Features(configs.Checked):
+class NoHead(serialise.Checked):
     """No head: the vector of each token."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TiedOutput(configs.Checked):
+class TiedLMHead(serialise.Checked):
     """Words are scored by the transposed embedding table; `scaled` divides by sqrt(d_model) first, as T5 does."""
 
     scaled: bool = False
@@ -309,7 +309,7 @@ class TiedOutput(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UntiedOutput(configs.Checked):
+class UntiedLMHead(serialise.Checked):
     """Words are scored by a linear map of their own."""
 
     bias: bool = False
@@ -331,5 +331,5 @@ TextPositions = (
 GridPositions = NoPositions | LearnedGrid | SinusoidalGrid
 ImagePooling = ClassToken | MeanPooling | AttentionPooling
 TextPooling = FirstToken | MeanPooling | AttentionPooling
-WordOutput = TiedOutput | UntiedOutput
-EncoderTask = Classify | FillMasks | Features
+LMHead = TiedLMHead | UntiedLMHead
+EncoderHead = ClassificationHead | MaskedLMHead | NoHead

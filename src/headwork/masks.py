@@ -95,22 +95,22 @@ def padding(
     tensor([[ True, False, False],
             [ True,  True,  True]])
     """
-    return tokens(_real_tokens(lengths, n_key, side))
+    return key_padding(_real_tokens(lengths, n_key, side))
 
 
-def tokens(real: Bool[Tensor, "batch key"]) -> Bool[Tensor, "batch 1 1 key"]:
+def key_padding(real: Bool[Tensor, "batch key"]) -> Bool[Tensor, "batch 1 1 key"]:
     """The padding mask of a batch whose real tokens are already marked, such as `ids != pad`.
 
-    >>> tokens(torch.tensor([[True, False]])).shape
+    >>> key_padding(torch.tensor([[True, False]])).shape
     torch.Size([1, 1, 1, 2])
     """
     if real.ndim != 2:
         raise ValueError(f"real must have the axes (batch, key), got shape {tuple(real.shape)}")
-    check_tokens(real, (real.shape[0], real.shape[1]), "real")
+    check_padding(real, (real.shape[0], real.shape[1]), "real")
     return real[:, None, None, :]
 
 
-def check_tokens(real: Tensor | None, shape: tuple[int, int], name: str = "visible") -> None:
+def check_padding(real: Tensor | None, shape: tuple[int, int], name: str = "visible") -> None:
     """Raise unless `real` is None or marks each token of a batch of this shape."""
     if real is None:
         return

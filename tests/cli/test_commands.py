@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from headwork.cli import main
-from headwork.configs import config_to_dict
-from headwork.models import SIZES, DecoderConfig
+from headwork.models import PUBLISHED, DecoderConfig
+from headwork.serialise import config_to_dict
 
 
 def run(capsys, *arguments):
@@ -65,10 +65,10 @@ def test_cost_prints_the_verdict(capsys):
 
 
 def test_sizes_lists_and_dumps(capsys):
-    _, out, _ = run(capsys, "sizes")
+    _, out, _ = run(capsys, "models")
     assert "gpt2               Decoder" in out
-    _, out, _ = run(capsys, "sizes", "--json")
-    assert json.loads(out)["gpt2"] == config_to_dict(SIZES["gpt2"])
+    _, out, _ = run(capsys, "models", "--json")
+    assert json.loads(out)["gpt2"] == config_to_dict(PUBLISHED["gpt2"])
 
 
 def test_a_config_file_is_a_model_too(capsys, tmp_path):
@@ -157,7 +157,7 @@ def test_a_folder_is_not_a_config(capsys, tmp_path):
 
 def test_a_reader_that_leaves_early_is_no_failure():
     done = subprocess.run(
-        f"{sys.executable} -m headwork sizes --json | head -1", shell=True, capture_output=True, text=True, check=False
+        f"{sys.executable} -m headwork models --json | head -1", shell=True, capture_output=True, text=True, check=False
     )
     assert done.stderr == ""
     assert done.stdout.strip() == "{"
@@ -167,8 +167,8 @@ def test_stopped_by_the_user(capsys, monkeypatch):
     def interrupted(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headwork.cli.commands.Sizes.run", interrupted)
-    code, _, err = run(capsys, "sizes")
+    monkeypatch.setattr("headwork.cli.commands.Models.run", interrupted)
+    code, _, err = run(capsys, "models")
     assert code == 130
     assert err == "headwork: stopped\n"
 

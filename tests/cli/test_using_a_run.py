@@ -13,7 +13,7 @@ from PIL import Image
 import headwork as hw
 from headwork.cli import main
 from headwork.cli.predict import read_input
-from headwork.data import Tokens, sample_digit
+from headwork.data import Tokenizer, sample_digit
 from headwork.recipes import Changes, change, find_recipe
 from headwork.training import Run, new_run, train
 from headwork.training.evaluation import measure_all
@@ -218,7 +218,7 @@ def test_a_text_that_is_cut_is_said_to_be(
     config = replace(recipe, data=replace(recipe.data, max_tokens=4))
     path = tmp_path / "review.txt"
     path.write_text(text)
-    batch = read_input(Run(tmp_path, config, tokens=Tokens.characters(["abcd"])), path)
+    batch = read_input(Run(tmp_path, config, tokenizer=Tokenizer.characters(["abcd"])), path)
     assert batch.ids.shape == (1, 4)
     said = capsys.readouterr().err
     assert warning in said

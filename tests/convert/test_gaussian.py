@@ -16,8 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::headwork.functional.gaussian.Sl
 every_precision = pytest.mark.parametrize("precision", ["isotropic", "diagonal", "full"])
 every_width = pytest.mark.parametrize("d_value", [None, 5])
 
-SIZES = [(3, (7, 5)), ((2, 4), (5, 11)), ((5, 3), (5, 3)), (4, (4, 4)), ((1, 3), (1, 7)), (1, (3, 2)), (1, (1, 1))]
-every_size = pytest.mark.parametrize(("kernel", "grid"), SIZES, ids=str)
+PUBLISHED = [(3, (7, 5)), ((2, 4), (5, 11)), ((5, 3), (5, 3)), (4, (4, 4)), ((1, 3), (1, 7)), (1, (3, 2)), (1, (1, 1))]
+every_size = pytest.mark.parametrize(("kernel", "grid"), PUBLISHED, ids=str)
 
 
 def random_layer(precision: str = "isotropic", d_value: int | None = None, **options: object) -> GaussianAttention:

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 import headwork as hw
 from headwork import choices
-from headwork.configs import config_from_dict, config_to_dict
 from headwork.convert import (
     AttentionAsConvolution,
     ConvolutionAsAttention,
@@ -20,6 +19,7 @@ from headwork.convert import (
     convert,
 )
 from headwork.layers import GaussianAttention
+from headwork.serialise import config_from_dict, config_to_dict
 
 
 def pixels(*shape: int) -> Tensor:
@@ -223,7 +223,7 @@ def built_again(model: nn.Module, device: str) -> nn.Module:
     config, *how = data
     torch.manual_seed(1)
     with torch.device(device):
-        again = hw.models.build(config_from_dict(config, [type(model.config)]))
+        again = config_from_dict(config, [type(model.config)]).build()
         for step in how:
             again = convert(again, config_from_dict(step, [ToAttention, ToConvolution]))
     again.load_state_dict(model.state_dict(), assign=True)

@@ -21,7 +21,7 @@ CONFIGS: dict[str, DataConfig] = {
     "mnist": Mnist5k(),
     "dates": Dates(n_train=700, n_valid=50, n_test=50),
     "text": BundledText(n_context=31),
-    "byte pairs": BundledText(tokens=BytePairs(n_tokens=300), n_context=31),
+    "byte pairs": BundledText(tokenizer=BytePairs(n_tokens=300), n_context=31),
     "reviews": Reviews(source="rotten_tomatoes", max_tokens=17, n_valid=200, n_test=200),
 }
 VARIED = ("digits", "mnist", "text", "byte pairs")

@@ -11,7 +11,7 @@ from tests.data.conftest import load
 
 
 def texts(data):
-    return [data.tokens.decode(part.ids.tolist()) for part in (data.train, data.valid, data.test)]
+    return [data.tokenizer.decode(part.ids.tolist()) for part in (data.train, data.valid, data.test)]
 
 
 def test_the_manual_is_whole_and_in_order():
@@ -51,7 +51,7 @@ def test_windows_tile_the_parts():
 
 
 def test_byte_pairs_are_fewer_than_characters():
-    assert len(load("byte pairs").tokens) == 300
+    assert len(load("byte pairs").tokenizer) == 300
     assert len(load("byte pairs").train.ids) < 0.8 * len(load("text").train.ids)
 
 
@@ -68,7 +68,7 @@ def test_the_tokens_know_the_training_part_only(tmp_path):
     path.write_text("ab" * 45 + "b" * 5 + "bbbbé")
     data = load_data(TextFile(path=str(path), n_context=3))
     assert texts(data) == ["ab" * 45, "bbbbb", "bbbb�"]
-    assert len(data.tokens) == 6
+    assert len(data.tokenizer) == 6
 
 
 def test_the_shortest_text(tmp_path):
@@ -110,7 +110,7 @@ def test_a_window_longer_than_a_part():
 def test_a_python_without_its_manual(monkeypatch):
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     with pytest.raises(ValueError, match=r"this Python has no pydoc_data.*TextFile"):
-        load_data(BundledText(tokens=BytePairs()))
+        load_data(BundledText(tokenizer=BytePairs()))
 
 
 @pytest.mark.parametrize("make", [lambda: BundledText(n_context=0), lambda: TextFile(path="x", n_context=0)])

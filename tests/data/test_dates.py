@@ -97,18 +97,18 @@ def read(part, tokens):
 
 def test_the_parts_are_the_pairs_in_order():
     data, config = load("dates"), Dates(n_train=700, n_valid=50, n_test=50)
-    parts = [read(part, data.tokens) for part in (data.train, data.valid, data.test)]
+    parts = [read(part, data.tokenizer) for part in (data.train, data.valid, data.test)]
     assert [len(part) for part in parts] == [700, 50, 50]
     assert [*parts[0], *parts[1], *parts[2]] == write_pairs(config)
 
 
 def test_the_tokens_are_those_of_the_training_part():
     data = load("dates")
-    letters = {*"".join(source + target for source, target in read(data.train, data.tokens))}
-    assert len(data.tokens) == len(letters) + 4
-    assert data.tokens.encode("ř") == [data.tokens.unknown]
+    letters = {*"".join(source + target for source, target in read(data.train, data.tokenizer))}
+    assert len(data.tokenizer) == len(letters) + 4
+    assert data.tokenizer.encode("ř") == [data.tokenizer.unknown]
     tiny = load_data(Dates(n_train=1, n_valid=100, n_test=1))
-    assert any("�" in source for source, _ in read(tiny.valid, tiny.tokens))
+    assert any("�" in source for source, _ in read(tiny.valid, tiny.tokenizer))
 
 
 def test_the_split_seed_says_which():
@@ -119,7 +119,7 @@ def test_the_split_seed_says_which():
 def test_a_single_language_and_a_full_calendar():
     config = Dates(languages=("en_GB",), first_year=2024, last_year=2024, n_train=364, n_valid=1, n_test=1)
     data = load_data(config)
-    pairs = read(data.train, data.tokens)
+    pairs = read(data.train, data.tokenizer)
     assert pairs == write_pairs(config)[:364]
     assert any(re.fullmatch(r"\d+ [A-Z][a-z]+ 2024", source) for source, _ in pairs)
 

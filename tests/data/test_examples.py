@@ -140,9 +140,9 @@ def test_a_whole_set_can_be_pickled(any_set):
     again = pickle.loads(pickle.dumps(any_set))
     assert_equal(again.train.batch([2, 4], 1), any_set.train.batch([2, 4], 1))
     assert again.labels == any_set.labels
-    assert (again.tokens is None) == (any_set.tokens is None)
-    if again.tokens is not None:
-        assert again.tokens.to_json() == any_set.tokens.to_json()
+    assert (again.tokenizer is None) == (any_set.tokenizer is None)
+    if again.tokenizer is not None:
+        assert again.tokenizer.to_json() == any_set.tokenizer.to_json()
 
 
 # --- the table of random numbers -----------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ import typing
 
 import pytest
 
-from headwork.configs import config_from_dict, config_to_dict
 from headwork.data import BundledText, BytePairs, DataConfig, Dates, Digits, Reviews, TextFile, Words, load_data
+from headwork.serialise import config_from_dict, config_to_dict
 from tests.data.conftest import CONFIGS, load
 
 KINDS = typing.get_args(DataConfig)
@@ -16,8 +16,8 @@ KINDS = typing.get_args(DataConfig)
     "config",
     [
         *CONFIGS.values(),
-        TextFile(path="own.txt", tokens=BytePairs(n_tokens=999)),
-        Reviews(tokens=Words(n_tokens=50)),
+        TextFile(path="own.txt", tokenizer=BytePairs(n_tokens=999)),
+        Reviews(tokenizer=Words(n_tokens=50)),
         Dates(languages=("sv", "da")),
     ],
 )
@@ -34,7 +34,7 @@ def test_every_kind_is_tested():
 def test_what_kind_of_set_it_is(name):
     data = load(name)
     assert (data.labels is None) == (name in ("dates", "text", "byte pairs"))
-    assert (data.tokens is None) == (name in ("digits", "mnist"))
+    assert (data.tokenizer is None) == (name in ("digits", "mnist"))
 
 
 @pytest.mark.usefixtures("as_users_run_it")
@@ -43,8 +43,11 @@ def test_what_kind_of_set_it_is(name):
     [
         (lambda: Digits(augment=1), "Digits.augment must be bool, got 1"),
         (lambda: Digits(n_test=2.5), "Digits.n_test must be int, got 2.5"),
-        (lambda: BundledText(tokens=BytePairs), r"must be Characters or BytePairs \(an instance, with parentheses\)"),
-        (lambda: BundledText(tokens=Words()), "tokens must be Characters or BytePairs, got Words"),
+        (
+            lambda: BundledText(tokenizer=BytePairs),
+            r"must be Characters or BytePairs \(an instance, with parentheses\)",
+        ),
+        (lambda: BundledText(tokenizer=Words()), "tokenizer must be Characters or BytePairs, got Words"),
         (lambda: TextFile(path=3), "TextFile.path must be str, got 3"),
         (lambda: Dates(languages="en"), "languages must be .*, got 'en'"),
         (lambda: load_data(Digits(), seed=-1), "seed must be 0 or more, got -1"),

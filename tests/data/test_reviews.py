@@ -79,21 +79,21 @@ def test_ids_are_the_first_tokens_behind_begin():
     assert batch.ids.shape[1] == config.max_tokens
     assert batch.label.tolist() == read(config).test.labels
     for text, ids, visible in zip(texts, batch.ids, batch.visible, strict=True):
-        expected = [data.tokens.begin, *data.tokens.encode(text)][: config.max_tokens]
+        expected = [data.tokenizer.begin, *data.tokenizer.encode(text)][: config.max_tokens]
         assert ids[visible].tolist() == expected
-        assert (ids[~visible] == data.tokens.pad).all()
+        assert (ids[~visible] == data.tokenizer.pad).all()
 
 
 def test_words_are_those_of_the_training_part():
     data = load("reviews")
     train = data.train.batch(range(len(data.train)))
-    assert not (train.ids == data.tokens.unknown).any()  # 20,000 words are enough for all of them
-    assert (data.test.batch(range(len(data.test))).ids == data.tokens.unknown).any()
+    assert not (train.ids == data.tokenizer.unknown).any()  # 20,000 words are enough for all of them
+    assert (data.test.batch(range(len(data.test))).ids == data.tokenizer.unknown).any()
     assert data.labels == ("negative", "positive")
 
 
 def test_begin_alone():
-    config = Reviews(source="rotten_tomatoes", max_tokens=1, tokens=BytePairs(n_tokens=260))
+    config = Reviews(source="rotten_tomatoes", max_tokens=1, tokenizer=BytePairs(n_tokens=260))
     assert torch.equal(load_data(config).valid.batch([0, 1]).ids, torch.tensor([[1], [1]]))
 
 

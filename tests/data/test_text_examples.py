@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwork.data import IGNORE, Tokens
+from headwork.data import IGNORE, Tokenizer
 from headwork.data.text_examples import PairExamples, Rows, TextExamples, WindowExamples
 
 rows = st.lists(st.lists(st.integers(4, 99), min_size=1, max_size=7), min_size=1, max_size=9)
@@ -20,7 +20,7 @@ def test_rows_are_padded_behind(rows, data):
     for place, i in enumerate(chosen):
         assert ids[place][visible[place]].tolist() == rows[i]
         assert visible[place].tolist() == [True] * len(rows[i]) + [False] * (ids.shape[1] - len(rows[i]))
-        assert (ids[place][~visible[place]] == Tokens.pad).all()
+        assert (ids[place][~visible[place]] == Tokenizer.pad).all()
 
 
 def test_a_row_may_be_empty():
@@ -36,7 +36,7 @@ def test_a_row_may_be_empty():
     )
 )
 def test_next_is_one_token_ahead_of_the_target(pairs):
-    tokens = Tokens.characters(["abc"])
+    tokens = Tokenizer.characters(["abc"])
     batch = PairExamples.of(pairs, tokens).batch(range(len(pairs)))
     assert batch.target.shape == batch.target_visible.shape == batch.next.shape
     for i, (source, target) in enumerate(pairs):

@@ -18,7 +18,7 @@ from .lively import enliven
 
 transformers = pytest.importorskip("transformers")
 
-BATCH, SOURCE, N_NEW = 5, 11, 9
+BATCH, SOURCE, N_NEW_TOKENS = 5, 11, 9
 PAD = 36
 LENGTHS = (11, 3, 7, 11, 5)
 Pair = tuple[Any, Any]
@@ -41,12 +41,12 @@ def t5() -> Pair:
     return theirs, encoder_decoder_from_t5(theirs)
 
 
-def hugging_face(model: Any, ids: Tensor, n_new: int, **options: Any) -> Any:
+def hugging_face(model: Any, ids: Tensor, max_new_tokens: int, **options: Any) -> Any:
     """It would take ids equal to the padding for padding: there are none."""
     with NothingBelowFloat64():
         return model.generate(
             ids,
-            max_new_tokens=n_new,
+            max_new_tokens=max_new_tokens,
             do_sample=False,
             pad_token_id=PAD,
             forced_eos_token_id=None,
@@ -58,27 +58,27 @@ def hugging_face(model: Any, ids: Tensor, n_new: int, **options: Any) -> Any:
 
 # --- greedy ----------------------------------------------------------------------------------------------------------
 
-every_decoder = pytest.mark.parametrize(("pair", "n_new"), [(gpt2, 6), (llama, 11)], ids=["gpt2", "llama"])
+every_decoder = pytest.mark.parametrize(("pair", "max_new_tokens"), [(gpt2, 6), (llama, 11)], ids=["gpt2", "llama"])
 
 
 @pytest.mark.usefixtures("float64")
 @every_decoder
-def test_text(pair: Callable[[], Pair], n_new: int) -> None:
+def test_text(pair: Callable[[], Pair], max_new_tokens: int) -> None:
     (theirs, ours), ids = pair(), some_ids(BATCH, 7, PAD)
-    expected = hugging_face(theirs, ids, n_new, eos_token_id=None).sequences[:, 7:]
-    assert generate(ours, ids, n_new=n_new).equal(expected)
+    expected = hugging_face(theirs, ids, max_new_tokens, eos_token_id=None).sequences[:, 7:]
+    assert generate(ours, ids, max_new_tokens=max_new_tokens).equal(expected)
 
 
 @pytest.mark.usefixtures("float64")
 @every_decoder
-def test_text_of_padded_prompts_until_the_end(pair: Callable[[], Pair], n_new: int) -> None:
+def test_text_of_padded_prompts_until_the_end(pair: Callable[[], Pair], max_new_tokens: int) -> None:
     """transformers#18388, #25790. A row that has ended is filled with padding there, with the end here."""
     (theirs, ours), ids, real = pair(), some_ids(BATCH, 7, PAD), real_tokens((7, 2, 5, 1, 3), 7, "left")
-    end = generate(ours, ids, n_new=n_new, visible=real)[1, 2].item()
-    expected = hugging_face(theirs, ids, n_new, eos_token_id=end, attention_mask=real.long()).sequences[:, 7:]
+    end = generate(ours, ids, max_new_tokens=max_new_tokens, visible=real)[1, 2].item()
+    expected = hugging_face(theirs, ids, max_new_tokens, eos_token_id=end, attention_mask=real.long()).sequences[:, 7:]
     expected = expected.masked_fill(expected == PAD, end)
     assert (expected[1, 2:] == end).all()
-    assert generate(ours, ids, n_new=n_new, visible=real, end=end).equal(expected)
+    assert generate(ours, ids, max_new_tokens=max_new_tokens, visible=real, end=end).equal(expected)
 
 
 @pytest.mark.usefixtures("float64")
@@ -86,9 +86,11 @@ def test_text_of_padded_prompts_until_the_end(pair: Callable[[], Pair], n_new: i
 def test_translation(pair: Callable[[], Pair]) -> None:
     (theirs, ours), source, real = pair(), some_ids(BATCH, SOURCE, PAD), real_tokens(LENGTHS, SOURCE)
     expected = hugging_face(
-        theirs, source, N_NEW, eos_token_id=None, decoder_start_token_id=PAD, attention_mask=real.long()
+        theirs, source, N_NEW_TOKENS, eos_token_id=None, decoder_start_token_id=PAD, attention_mask=real.long()
     ).sequences[:, 1:]
-    assert translate(ours, source, n_new=N_NEW, begin=PAD, end=None, source_visible=real).equal(expected)
+    assert translate(ours, source, max_new_tokens=N_NEW_TOKENS, begin=PAD, end=None, source_visible=real).equal(
+        expected
+    )
 
 
 # --- beams -----------------------------------------------------------------------------------------------------------
@@ -113,7 +115,7 @@ def test_beams(pair: Callable[[], Pair], end: int, n_beams: int, length_penalty:
     expected = hugging_face(
         theirs,
         source,
-        N_NEW,
+        N_NEW_TOKENS,
         num_beams=n_beams,
         length_penalty=length_penalty,
         early_stopping="never",
@@ -125,7 +127,7 @@ def test_beams(pair: Callable[[], Pair], end: int, n_beams: int, length_penalty:
         ours,
         source,
         n_beams=n_beams,
-        n_new=N_NEW,
+        max_new_tokens=N_NEW_TOKENS,
         begin=PAD,
         end=end,
         length_penalty=length_penalty,

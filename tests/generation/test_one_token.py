@@ -20,7 +20,7 @@ from .lively import lively
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")  # many calls: without the checks of every shape
 
-BATCH, PROMPT, N_NEW = 3, 5, 4
+BATCH, PROMPT, N_NEW_TOKENS = 3, 5, 4
 
 PLAIN_DECODERS: dict[str, dict[str, Any]] = {
     **{name: {"position": position} for name, position in POSITIONS.items() if name != "relative"},
@@ -28,8 +28,8 @@ PLAIN_DECODERS: dict[str, dict[str, Any]] = {
     "post-norm": {"norm_order": "post"},
     "grouped": {"heads": choices.Heads(n_heads=6, d_head=4, d_value=5, n_kv_heads=2, beta=0.3, out_bias=False)},
     "norm-without-bias": {"norm": choices.LayerNorm(eps=0.1, bias=False)},
-    "words-with-bias": {"output": choices.UntiedOutput(bias=True)},
-    "words-scaled": {"output": choices.TiedOutput(scaled=True)},
+    "words-with-bias": {"lm_head": choices.UntiedLMHead(bias=True)},
+    "words-scaled": {"lm_head": choices.TiedLMHead(scaled=True)},
 }
 OTHER_DECODERS: dict[str, dict[str, Any]] = {
     "relative": {"position": POSITIONS["relative"]},
@@ -41,7 +41,7 @@ PLAIN_TRANSLATORS: dict[str, dict[str, Any]] = {
     "t5": T5,
     "learned": {"position": POSITIONS["learned"], "norm_order": "pre"},
     "rotary": {"position": POSITIONS["rotary"], "heads": choices.Heads(n_heads=6, d_head=4, d_value=5, n_kv_heads=2)},
-    "two-vocabularies": {"target_vocab": 29, "output": choices.TiedOutput(bias=True)},
+    "two-vocabularies": {"target_vocab": 29, "lm_head": choices.TiedLMHead(bias=True)},
 }
 
 
@@ -57,11 +57,11 @@ def plain_calls(read: TextReader | TargetReader) -> TextReader | TargetReader:
 @pytest.mark.parametrize("changes", PLAIN_DECODERS.values(), ids=PLAIN_DECODERS.keys())
 @pytest.mark.parametrize("lengths", [None, (5, 2, 3)], ids=["whole", "padded"])
 def test_a_decoder_and_its_twin(changes: dict[str, Any], lengths: tuple[int, ...] | None) -> None:
-    model, ids = lively(decoder(**changes)), some_ids(BATCH, PROMPT + N_NEW)
+    model, ids = lively(decoder(**changes)), some_ids(BATCH, PROMPT + N_NEW_TOKENS)
     real = None if lengths is None else real_tokens(lengths, PROMPT, "left")
     assert is_plain(model)
     fast, plain = TextReader(model), plain_calls(TextReader(model))
-    for start, stop in [(0, PROMPT), *((t, t + 1) for t in range(PROMPT, PROMPT + N_NEW))]:
+    for start, stop in [(0, PROMPT), *((t, t + 1) for t in range(PROMPT, PROMPT + N_NEW_TOKENS))]:
         new = ids[:, start:stop], (real if start == 0 else None)
         torch.testing.assert_close(fast(*new), plain(*new), rtol=1e-10, atol=1e-10)
 
@@ -69,11 +69,11 @@ def test_a_decoder_and_its_twin(changes: dict[str, Any], lengths: tuple[int, ...
 @pytest.mark.parametrize("changes", PLAIN_TRANSLATORS.values(), ids=PLAIN_TRANSLATORS.keys())
 @pytest.mark.parametrize("lengths", [None, (7, 2, 5), (7, 0, 5)], ids=["whole", "padded", "empty"])
 def test_an_encoder_decoder_and_its_twin(changes: dict[str, Any], lengths: tuple[int, ...] | None) -> None:
-    model, source, ids = lively(encoder_decoder(**changes)), some_ids(BATCH, 7), some_ids(BATCH, N_NEW, 29)
+    model, source, ids = lively(encoder_decoder(**changes)), some_ids(BATCH, 7), some_ids(BATCH, N_NEW_TOKENS, 29)
     real = None if lengths is None else real_tokens(lengths, 7)
     assert is_plain(model)
     fast, plain = TargetReader(model, source, real), plain_calls(TargetReader(model, source, real))
-    for step in range(N_NEW):
+    for step in range(N_NEW_TOKENS):
         new = ids[:, step : step + 1]
         torch.testing.assert_close(fast(new), plain(new), rtol=1e-10, atol=1e-10)
         rows = torch.tensor([2, 0, 0])
@@ -82,13 +82,13 @@ def test_an_encoder_decoder_and_its_twin(changes: dict[str, Any], lengths: tuple
 
 
 def test_a_nan_in_the_padding_stays_there() -> None:
-    model, real = lively(decoder(output=choices.UntiedOutput(bias=True))), real_tokens((5, 3), PROMPT, "left")
+    model, real = lively(decoder(lm_head=choices.UntiedLMHead(bias=True))), real_tokens((5, 3), PROMPT, "left")
     ids = some_ids(2, PROMPT, first=1).masked_fill(~real, 0)
     with torch.no_grad():
-        model.words.bias[0] = -1e3
-        expected = generate(model, ids, n_new=N_NEW, visible=real)
+        model.lm_head.bias[0] = -1e3
+        expected = generate(model, ids, max_new_tokens=N_NEW_TOKENS, visible=real)
         model.embedding.table[0] = torch.nan
-    assert generate(model, ids, n_new=N_NEW, visible=real).equal(expected)
+    assert generate(model, ids, max_new_tokens=N_NEW_TOKENS, visible=real).equal(expected)
 
 
 # --- when the twin runs ----------------------------------------------------------------------------------------------
@@ -109,15 +109,15 @@ def twin_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_every_token_but_the_prompt_goes_through_the_twin(twin_calls: list[int]) -> None:
-    generate(decoder(), some_ids(BATCH, PROMPT), n_new=N_NEW)
-    translate(encoder_decoder(), some_ids(2, PROMPT), n_new=N_NEW, begin=0, end=None)
-    assert twin_calls == [BATCH] * (N_NEW - 1) + [2] * (N_NEW - 1)
+    generate(decoder(), some_ids(BATCH, PROMPT), max_new_tokens=N_NEW_TOKENS)
+    translate(encoder_decoder(), some_ids(2, PROMPT), max_new_tokens=N_NEW_TOKENS, begin=0, end=None)
+    assert twin_calls == [BATCH] * (N_NEW_TOKENS - 1) + [2] * (N_NEW_TOKENS - 1)
 
 
 @pytest.mark.parametrize("changes", OTHER_DECODERS.values(), ids=OTHER_DECODERS.keys())
 def test_rarer_models_are_called_themselves(changes: dict[str, Any], twin_calls: list[int]) -> None:
     model, ids = lively(decoder(**changes)), some_ids(BATCH, PROMPT)
-    text = torch.cat([ids, generate(model, ids, n_new=N_NEW)], dim=1)
+    text = torch.cat([ids, generate(model, ids, max_new_tokens=N_NEW_TOKENS)], dim=1)
     assert twin_calls == []
     assert text[:, PROMPT:].equal(model(text)[:, PROMPT - 1 : -1].argmax(-1))
 
@@ -174,10 +174,10 @@ CHANGES = [
 def test_a_changed_model_speaks_for_itself(change: Callable[[Decoder], None], twin_calls: list[int]) -> None:
     """Hooks that never fire on the fast path: pytorch#128413, #132700, #82919."""
     model, ids = lively(decoder()), some_ids(BATCH, PROMPT)
-    before = generate(model, ids, n_new=N_NEW)
+    before = generate(model, ids, max_new_tokens=N_NEW_TOKENS)
     del twin_calls[:]
     change(model)
-    text = torch.cat([ids, generate(model, ids, n_new=N_NEW)], dim=1)
+    text = torch.cat([ids, generate(model, ids, max_new_tokens=N_NEW_TOKENS)], dim=1)
     assert twin_calls == []
     assert not text[:, PROMPT:].equal(before)
     if change is not hook_the_weights:  # turned round, they depend on how many keys there are
@@ -196,7 +196,7 @@ def test_a_hook_for_all_modules_is_heard(twin_calls: list[int]) -> None:
     handle = nn.modules.module.register_module_forward_hook(lambda module, inputs, output: seen.append(module))
     model = decoder()
     try:
-        generate(model, some_ids(1, PROMPT), n_new=2)
+        generate(model, some_ids(1, PROMPT), max_new_tokens=2)
     finally:
         handle.remove()
     assert seen.count(model) == 2
@@ -205,9 +205,9 @@ def test_a_hook_for_all_modules_is_heard(twin_calls: list[int]) -> None:
 
 def test_who_looks_in_the_middle_sees_every_token_and_changes_none(twin_calls: list[int]) -> None:
     model, ids = lively(decoder()), some_ids(BATCH, PROMPT)
-    expected = generate(model, ids, n_new=N_NEW + 3)
+    expected = generate(model, ids, max_new_tokens=N_NEW_TOKENS + 3)
     del twin_calls[:]
-    steps = stream(model, ids, n_new=N_NEW + 3)
+    steps = stream(model, ids, max_new_tokens=N_NEW_TOKENS + 3)
     tokens = [next(steps), next(steps)]
     with hw.record(model, "layers.0.attention.weights", "output", every_call=True) as seen:
         tokens += [next(steps), next(steps), next(steps)]
@@ -215,18 +215,18 @@ def test_who_looks_in_the_middle_sees_every_token_and_changes_none(twin_calls: l
     assert torch.stack(tokens, dim=1).equal(expected)
     assert [w.shape[-1] for w in seen.calls("layers.0.attention.weights")] == [PROMPT + 2, PROMPT + 3, PROMPT + 4]
     assert seen.calls("output")[-1][:, -1].argmax(-1).equal(expected[:, 4])
-    assert len(twin_calls) == N_NEW + 2 - 3
+    assert len(twin_calls) == N_NEW_TOKENS + 2 - 3
 
 
 def test_who_looks_into_a_translator_sees_every_token(twin_calls: list[int]) -> None:
     model, source = lively(encoder_decoder()), some_ids(BATCH, 7)
-    options = {"n_new": N_NEW, "begin": 0, "end": None}
+    options = {"max_new_tokens": N_NEW_TOKENS, "begin": 0, "end": None}
     expected = translate(model, source, **options)
     del twin_calls[:]
     with hw.record(model, "decoder_layers.2.cross_attention.weights", every_call=True) as seen:
         assert translate(model, source, **options).equal(expected)
     weights = seen.calls("decoder_layers.2.cross_attention.weights")
-    assert [w.shape for w in weights] == [(BATCH, 3, 1, 7)] * N_NEW
+    assert [w.shape for w in weights] == [(BATCH, 3, 1, 7)] * N_NEW_TOKENS
     assert twin_calls == []
 
 

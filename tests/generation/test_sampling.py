@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headwork.configs import config_from_dict, config_to_dict
 from headwork.generation import Greedy, Sample, keep_top_k, keep_top_p, pick, probabilities
+from headwork.serialise import config_from_dict, config_to_dict
 
 BATCH, VOCAB = 5, 7
 LOGITS = torch.tensor([1.5, -0.3, 0.7, 2.1, -1.0, 0.2, 0.9], dtype=torch.float64)
@@ -71,13 +71,13 @@ def test_filters_treat_each_row_by_itself() -> None:
 # --- chances ---------------------------------------------------------------------------------------------------------
 
 
-def by_hand(how: Sample) -> list[float]:
+def by_hand(sampling: Sample) -> list[float]:
     """The temperature, then top_k, then top_p, with the words in a dictionary."""
-    odds = {word: math.exp(score / how.temperature) for word, score in enumerate(LOGITS.tolist())}
-    order = sorted(odds, key=lambda word: -odds[word])[: how.top_k]
+    odds = {word: math.exp(score / sampling.temperature) for word, score in enumerate(LOGITS.tolist())}
+    order = sorted(odds, key=lambda word: -odds[word])[: sampling.top_k]
     total, reached, left = sum(odds[word] for word in order), 0.0, []
     for word in order:
-        if how.top_p is None or reached < how.top_p:
+        if sampling.top_p is None or reached < sampling.top_p:
             left.append(word)
             reached += odds[word] / total
     total = sum(odds[word] for word in left)
@@ -85,7 +85,7 @@ def by_hand(how: Sample) -> list[float]:
 
 
 every_way = pytest.mark.parametrize(
-    "how",
+    "sampling",
     [
         Sample(),
         Sample(temperature=0.5),
@@ -99,17 +99,17 @@ every_way = pytest.mark.parametrize(
 
 
 @every_way
-def test_probabilities_are_those_written_by_hand(how: Sample) -> None:
-    expected = torch.tensor(by_hand(how), dtype=torch.float64)
-    torch.testing.assert_close(probabilities(LOGITS[None], how)[0], expected, rtol=1e-12, atol=1e-12)
+def test_probabilities_are_those_written_by_hand(sampling: Sample) -> None:
+    expected = torch.tensor(by_hand(sampling), dtype=torch.float64)
+    torch.testing.assert_close(probabilities(LOGITS[None], sampling)[0], expected, rtol=1e-12, atol=1e-12)
 
 
 @every_way
-def test_words_come_as_often_as_they_should(how: Sample) -> None:
+def test_words_come_as_often_as_they_should(sampling: Sample) -> None:
     """Pearson's chi-square stays below its 99.9 % quantile: by chance it would not once in a thousand seeds."""
     n, quantile = 20_000, {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52, 6: 22.46}
-    counts = pick(LOGITS.expand(n, -1), how, seeded()).bincount(minlength=VOCAB)
-    expected = n * torch.tensor(by_hand(how), dtype=torch.float64)
+    counts = pick(LOGITS.expand(n, -1), sampling, seeded()).bincount(minlength=VOCAB)
+    expected = n * torch.tensor(by_hand(sampling), dtype=torch.float64)
     possible = expected > 0
     assert counts[~possible].sum() == 0
     chi_square = ((counts - expected)[possible].square() / expected[possible]).sum()
@@ -120,9 +120,9 @@ def test_words_come_as_often_as_they_should(how: Sample) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_towards_temperature_0_the_best_word_is_taken(temperature: float, dtype: torch.dtype) -> None:
     logits = (10 * torch.randn(BATCH, VOCAB)).to(dtype)
-    how = Sample(temperature=temperature)
-    assert pick(logits, how, seeded()).equal(pick(logits, Greedy()))
-    assert probabilities(logits, how).isfinite().all()
+    sampling = Sample(temperature=temperature)
+    assert pick(logits, sampling, seeded()).equal(pick(logits, Greedy()))
+    assert probabilities(logits, sampling).isfinite().all()
 
 
 def test_at_a_high_temperature_all_words_are_equal() -> None:
@@ -182,19 +182,19 @@ def test_filters_with_limits_that_cannot_be() -> None:
         keep_top_p(LOGITS, 0)
 
 
-@pytest.mark.parametrize("how", [Greedy(), Sample()], ids=str)
+@pytest.mark.parametrize("sampling", [Greedy(), Sample()], ids=str)
 @pytest.mark.parametrize("bad", [[1.0, math.nan], [math.inf, 0.0], [-math.inf, -math.inf]], ids=str)
-def test_scores_that_are_no_numbers(how: Greedy | Sample, bad: list[float]) -> None:
+def test_scores_that_are_no_numbers(sampling: Greedy | Sample, bad: list[float]) -> None:
     with pytest.raises(ValueError, match=r"the best score of each row must be finite, got .*(nan|inf) in row 1"):
-        pick(torch.tensor([[0.0, 1.0], bad]), how)
+        pick(torch.tensor([[0.0, 1.0], bad]), sampling)
 
 
 @pytest.mark.usefixtures("as_users_run_it")
 def test_a_class_where_an_instance_belongs() -> None:
-    with pytest.raises(TypeError, match=r"how must be Greedy\(\) or Sample\(...\), got <class .*Greedy"):
+    with pytest.raises(TypeError, match=r"sampling must be Greedy\(\) or Sample\(...\), got <class .*Greedy"):
         pick(LOGITS[None], Greedy)
 
 
-@pytest.mark.parametrize("how", [Greedy(), Sample(temperature=0.7, top_k=5, top_p=0.9)], ids=str)
-def test_a_way_to_pick_goes_into_a_file_and_back(how: Greedy | Sample) -> None:
-    assert config_from_dict(config_to_dict(how), [Greedy, Sample]) == how
+@pytest.mark.parametrize("sampling", [Greedy(), Sample(temperature=0.7, top_k=5, top_p=0.9)], ids=str)
+def test_a_way_to_pick_goes_into_a_file_and_back(sampling: Greedy | Sample) -> None:
+    assert config_from_dict(config_to_dict(sampling), [Greedy, Sample]) == sampling

@@ -12,8 +12,8 @@ from ..models.small_models import LLAMA, POSITIONS, T5, decoder, encoder_decoder
 def test_text(changes: dict[str, object]) -> None:
     model, ids, real = decoder(**changes), some_ids(3, 5), real_tokens((5, 2, 3), 5, "left")
     for visible in (None, real):
-        for how in (Greedy(), Sample(top_k=7, top_p=0.9)):
-            new = generate(model, ids, n_new=4, how=how, visible=visible)
+        for sampling in (Greedy(), Sample(top_k=7, top_p=0.9)):
+            new = generate(model, ids, max_new_tokens=4, sampling=sampling, visible=visible)
             assert new.shape == (3, 4)
             assert new.dtype == torch.long
 
@@ -21,6 +21,6 @@ def test_text(changes: dict[str, object]) -> None:
 @pytest.mark.parametrize("changes", [{}, T5], ids=["original", "t5"])
 def test_translations(changes: dict[str, object]) -> None:
     model, source, real = encoder_decoder(**changes), some_ids(3, 11), real_tokens((11, 2, 3), 11)
-    assert translate(model, source, n_new=4, begin=0, end=None, source_visible=real).shape == (3, 4)
-    found = beam_search(model, source, n_beams=2, n_new=4, begin=0, end=1, source_visible=real)
+    assert translate(model, source, max_new_tokens=4, begin=0, end=None, source_visible=real).shape == (3, 4)
+    found = beam_search(model, source, n_beams=2, max_new_tokens=4, begin=0, end=1, source_visible=real)
     assert all(hypothesis.ids.dtype == torch.long for hypothesis in found)

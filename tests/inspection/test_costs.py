@@ -10,9 +10,9 @@ from torch.utils.flop_counter import FlopCounterMode
 import headwork as hw
 from headwork.choices import FeedForward, Heads, RelativePositions
 from headwork.layers import EncoderLayer, MultiHeadAttention
-from headwork.models import SIZES, Encoder, EncoderConfig, build
+from headwork.models import PUBLISHED, Encoder, EncoderConfig
 
-from .test_shapes import inputs_of
+from .test_tracing import inputs_of
 
 
 def test_attention_costs_what_the_formula_says():
@@ -31,8 +31,8 @@ def test_attention_costs_what_the_formula_says():
 def test_agrees_with_torch_where_torch_counts_every_product(name):
     """With the unfused kernel torch's counter sees both attention products; with the fused one it counts 0 for them."""
     with FakeTensorMode():
-        model = build(SIZES[name]).eval()
-        inputs = inputs_of(SIZES[name], n_tokens=7)
+        model = PUBLISHED[name].build().eval()
+        inputs = inputs_of(PUBLISHED[name], n_tokens=7)
         ours = hw.cost(model, *inputs).flops
         with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
             model(*inputs)
@@ -48,9 +48,9 @@ def test_torch_alone_would_miss_fused_attention():
 
 
 def test_counting_is_the_same_with_and_without_numbers():
-    real = hw.cost(build(SIZES["digits-vit"]), torch.zeros(3, 1, 8, 8))
+    real = hw.cost(PUBLISHED["digits-vit"].build(), torch.zeros(3, 1, 8, 8))
     with FakeTensorMode():
-        fake = hw.cost(build(SIZES["digits-vit"]), torch.zeros(3, 1, 8, 8))
+        fake = hw.cost(PUBLISHED["digits-vit"].build(), torch.zeros(3, 1, 8, 8))
     assert fake == real
 
 
@@ -65,7 +65,7 @@ def test_parameters_of_published_models():
     }
     for name, count in published.items():
         with FakeTensorMode():
-            price = hw.cost(build(SIZES[name]), *inputs_of(SIZES[name]))
+            price = hw.cost(PUBLISHED[name].build(), *inputs_of(PUBLISHED[name]))
         assert price.n_parameters == count, name
         assert price.parameter_bytes == 4 * count
 
@@ -113,7 +113,7 @@ def test_fused_attention_keeps_no_query_times_key_table():
 
 
 def test_counts_a_cnn_and_says_there_is_no_attention():
-    price = hw.cost(build(SIZES["resnet20"]), torch.zeros(1, 3, 32, 32))
+    price = hw.cost(PUBLISHED["resnet20"].build(), torch.zeros(1, 3, 32, 32))
     assert price.by_operation()["convolution"] > 0.99 * price.flops
     assert price.crossover is None
     assert price.verdict() == "No attention was seen in this model."
@@ -122,7 +122,7 @@ def test_counts_a_cnn_and_says_there_is_no_attention():
 def test_relative_positions_count_as_scores():
     config = EncoderConfig(
         vocab=5,
-        task=hw.choices.Features(),
+        head=hw.choices.NoHead(),
         d_model=6,
         n_layers=1,
         heads=Heads(n_heads=2),
@@ -136,7 +136,7 @@ def test_relative_positions_count_as_scores():
 
 
 def test_the_model_is_left_as_it_was():
-    model = build(SIZES["digits-vit"]).train()
+    model = PUBLISHED["digits-vit"].build().train()
     hw.cost(model, torch.zeros(1, 1, 8, 8))
     assert all(module.training for module in model.modules())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
@@ -144,7 +144,7 @@ def test_the_model_is_left_as_it_was():
 
 
 def test_printed_form_has_the_numbers():
-    text = str(hw.cost(build(SIZES["digits-vit"]), torch.zeros(1, 1, 8, 8)))
+    text = str(hw.cost(PUBLISHED["digits-vit"].build(), torch.zeros(1, 1, 8, 8)))
     for part in ("136,074", "projections", "feed-forward", "scores", "mixing", "from 128 tokens on"):
         assert part in text
 

@@ -8,7 +8,7 @@ import headwork as hw
 from headwork.choices import ClassToken, FeedForward, Heads, RotaryPositions
 from headwork.functional import attention_weights
 from headwork.inspection import recording
-from headwork.layers import DeferredPoint
+from headwork.layers import LazyHookPoint
 from headwork.models import Decoder, DecoderConfig, VisionTransformer, VisionTransformerConfig
 
 
@@ -162,7 +162,7 @@ def test_weights_of_a_cached_step_stay_as_they_were_when_the_cache_grows(decoder
 def test_everything_comes_off_again_even_after_an_error(decoder):
     def hooks():
         watched = sum(len(m._forward_hooks) for m in decoder.modules())
-        return watched + sum(len(m._keepers) for m in decoder.modules() if isinstance(m, DeferredPoint))
+        return watched + sum(len(m._lazy_hooks) for m in decoder.modules() if isinstance(m, LazyHookPoint))
 
     def fail_while_recording():
         with hw.record(decoder):

@@ -1021,11 +1021,11 @@ def test_weights_travel_by_name() -> None:
 def test_printing_the_layer_shows_its_points_with_their_axes() -> None:
     shown = str(MultiHeadAttention(12, 4, n_kv_heads=2))
     for line in (
-        "(queries): Point(batch query head d_head)",
-        "(keys): Point(batch key kv_head d_head)",
-        "(values): Point(batch key kv_head d_value)",
-        "(scores): DeferredPoint(batch head query key)",
-        "(weights): DeferredPoint(batch head query key)",
-        "(heads): Point(batch query head d_value)",
+        "(queries): HookPoint(batch query head d_head)",
+        "(keys): HookPoint(batch key kv_head d_head)",
+        "(values): HookPoint(batch key kv_head d_value)",
+        "(scores): LazyHookPoint(batch head query key)",
+        "(weights): LazyHookPoint(batch head query key)",
+        "(heads): HookPoint(batch query head d_value)",
     ):
         assert line in shown

@@ -55,7 +55,7 @@ def attend(
     return layer(
         new,
         new,
-        None if visible is None else hw.masks.tokens(visible),
+        None if visible is None else hw.masks.key_padding(visible),
         causal=True,
         bias=AlibiPositions(layer.n_heads).bias(new, n_now) if positions == "alibi" else None,
         rotation=RotaryPositions(layer.d_head).rotation(places) if positions == "rotary" else None,
@@ -240,13 +240,13 @@ def test_a_reordered_cache_leaves_its_room() -> None:
     assert k.equal(new.expand(2, 3, 3, 5))
 
 
-@pytest.mark.parametrize("n_new", [1, 3])
-def test_growing_cache_refuses_another_batch(n_new: int) -> None:
+@pytest.mark.parametrize("max_new_tokens", [1, 3])
+def test_growing_cache_refuses_another_batch(max_new_tokens: int) -> None:
     layer, cache = MultiHeadAttention(D_MODEL, HEAD), GrowingCache()
     x = torch.randn(2, TOKEN, D_MODEL)
     layer(x, x, causal=True, cache=cache)
-    other = torch.randn(n_new, 1, D_MODEL)
-    with pytest.raises(ValueError, match=f"batch must stay .* 2, got {n_new}"):
+    other = torch.randn(max_new_tokens, 1, D_MODEL)
+    with pytest.raises(ValueError, match=f"batch must stay .* 2, got {max_new_tokens}"):
         layer(other, other, causal=True, cache=cache)
     assert cache.n_tokens == TOKEN
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwork import choices
-from headwork.layers import PatchEmbedding, TokenEmbedding, WordOutput
+from headwork.layers import LMHead, PatchEmbedding, TokenEmbedding
 
 BATCH, TOKEN, D_MODEL, VOCAB = 2, 3, 7, 11
 
@@ -88,7 +88,7 @@ def test_an_empty_batch_of_ids_gives_an_empty_result() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_tied_words_are_scored_by_the_embedding_table(scaled: bool, bias: bool) -> None:
     embedding = TokenEmbedding(VOCAB, D_MODEL)
-    words = WordOutput(choices.TiedOutput(scaled=scaled, bias=bias), VOCAB, D_MODEL)
+    words = LMHead(choices.TiedLMHead(scaled=scaled, bias=bias), VOCAB, D_MODEL)
     if bias:
         nn.init.normal_(words.bias)
     x = torch.randn(BATCH, TOKEN, D_MODEL)
@@ -103,7 +103,7 @@ def test_tied_words_are_scored_by_the_embedding_table(scaled: bool, bias: bool) 
 @pytest.mark.parametrize("bias", [True, False])
 def test_untied_words_are_scored_by_a_map_of_their_own(bias: bool) -> None:
     embedding = TokenEmbedding(VOCAB, D_MODEL)
-    words = WordOutput(choices.UntiedOutput(bias=bias), VOCAB, D_MODEL)
+    words = LMHead(choices.UntiedLMHead(bias=bias), VOCAB, D_MODEL)
     if bias:
         nn.init.normal_(words.bias)
     x = torch.randn(BATCH, TOKEN, D_MODEL)
@@ -114,13 +114,13 @@ def test_untied_words_are_scored_by_a_map_of_their_own(bias: bool) -> None:
 
 
 def test_the_words_start_in_glorots_range_with_bias_zero() -> None:
-    words = WordOutput(choices.UntiedOutput(bias=True), 90, 60)
+    words = LMHead(choices.UntiedLMHead(bias=True), 90, 60)
     assert 0.95 * math.sqrt(6 / 150) < words.weight.abs().max() <= math.sqrt(6 / 150)
     assert (words.bias == 0).all()
 
 
 def test_words_of_an_empty_batch() -> None:
-    words = WordOutput(choices.TiedOutput(), VOCAB, D_MODEL)
+    words = LMHead(choices.TiedLMHead(), VOCAB, D_MODEL)
     assert words(torch.randn(0, TOKEN, D_MODEL), TokenEmbedding(VOCAB, D_MODEL)).shape == (0, TOKEN, VOCAB)
 
 

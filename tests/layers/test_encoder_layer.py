@@ -405,6 +405,6 @@ def test_copies_are_the_same(kind: str) -> None:
 
 def test_printing_the_layer_shows_where_to_look() -> None:
     shown = str(encoder_layer())
-    assert "(weights): DeferredPoint(batch head query key)" in shown
+    assert "(weights): LazyHookPoint(batch head query key)" in shown
     assert "(attention_residual): PreNorm(" in shown
-    assert "(hidden): Point(batch token d_ff)" in shown
+    assert "(hidden): HookPoint(batch token d_ff)" in shown

@@ -195,4 +195,4 @@ def test_copies_are_the_same(activation: str) -> None:
 
 
 def test_prints_the_hidden_point() -> None:
-    assert "(hidden): Point(batch token d_ff)" in str(FeedForward(D_MODEL, D_FF))
+    assert "(hidden): HookPoint(batch token d_ff)" in str(FeedForward(D_MODEL, D_FF))

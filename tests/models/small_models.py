@@ -48,7 +48,7 @@ LLAMA = {
     "feed_forward": choices.GatedFeedForward(d_ff=23),
     "norm": choices.RMSNorm(),
     "position": choices.RotaryPositions(),
-    "output": choices.UntiedOutput(),
+    "lm_head": choices.UntiedLMHead(),
 }
 T5 = {
     "heads": choices.Heads(n_heads=3, d_head=5, d_value=5, bias=False, beta=1.0),
@@ -57,17 +57,17 @@ T5 = {
     "norm_order": "pre",
     "position": POSITIONS["buckets"],
     "scaled_embedding": False,
-    "output": choices.TiedOutput(scaled=True),
+    "lm_head": choices.TiedLMHead(scaled=True),
 }
 
 
 def encoder(**changes: object) -> Encoder:
-    settings = {"vocab": VOCAB, "task": choices.Features(), "n_layers": 2, "position": POSITIONS["learned"], **_LAYERS}
+    settings = {"vocab": VOCAB, "head": choices.NoHead(), "n_layers": 2, "position": POSITIONS["learned"], **_LAYERS}
     return Encoder(EncoderConfig(**{**settings, **changes}))
 
 
 def classifier(pooling: choices.TextPooling, **changes: object) -> Encoder:
-    return encoder(task=choices.Classify(n_classes=5, pooling=pooling), **changes)
+    return encoder(head=choices.ClassificationHead(n_classes=5, pooling=pooling), **changes)
 
 
 def decoder(**changes: object) -> Decoder:
@@ -145,7 +145,7 @@ def _image(make: Callable[[], nn.Module], rows: int = 6, columns: int = 15) -> C
 EVERY_MODEL: dict[str, Case] = {
     "encoder": _text(encoder),
     "encoder-pre-norm": _text(lambda: encoder(norm_order="pre")),
-    "encoder-fills-masks": _text(lambda: encoder(task=choices.FillMasks())),
+    "encoder-fills-masks": _text(lambda: encoder(head=choices.MaskedLMHead())),
     "encoder-classifies-first": _text(lambda: classifier(choices.FirstToken())),
     "encoder-classifies-mean": _text(lambda: classifier(choices.MeanPooling(), n_segments=0)),
     "encoder-classifies-attention": _text(lambda: classifier(choices.AttentionPooling(n_heads=2))),
@@ -155,7 +155,7 @@ EVERY_MODEL: dict[str, Case] = {
     "decoder-split-heads": _text(lambda: decoder(heads=choices.SplitHeads(n_heads=3))),
     "encoder-decoder": _translation(encoder_decoder),
     "encoder-decoder-two-vocabularies": _translation(
-        lambda: encoder_decoder(target_vocab=29, output=choices.TiedOutput(bias=True))
+        lambda: encoder_decoder(target_vocab=29, lm_head=choices.TiedLMHead(bias=True))
     ),
     "encoder-decoder-t5": _translation(lambda: encoder_decoder(**T5)),
     "vision-transformer-class": _image(vision_transformer),
@@ -170,7 +170,7 @@ EVERY_MODEL: dict[str, Case] = {
 }
 
 ONE_LAYER: dict[str, Case] = {
-    "encoder": _text(lambda: encoder(n_layers=1, task=choices.FillMasks())),
+    "encoder": _text(lambda: encoder(n_layers=1, head=choices.MaskedLMHead())),
     "decoder": _text(lambda: decoder(n_layers=1, position=POSITIONS["rotary"])),
     "encoder-decoder": _translation(lambda: encoder_decoder(n_encoder_layers=1, n_decoder_layers=1)),
     "vision-transformer": _image(lambda: vision_transformer(n_layers=1)),

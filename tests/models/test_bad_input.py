@@ -105,7 +105,7 @@ def test_an_empty_batch_gives_an_empty_result(call: Call) -> None:
     "pooling", [choices.FirstToken(), choices.MeanPooling(), choices.AttentionPooling(n_heads=2)], ids=str
 )
 def test_an_empty_batch_has_no_class(pooling: choices.TextPooling) -> None:
-    model = encoder(task=choices.Classify(n_classes=5, pooling=pooling))
+    model = encoder(head=choices.ClassificationHead(n_classes=5, pooling=pooling))
     assert model(some_ids(0, 7)).shape == (0, 5)
 
 
@@ -186,7 +186,7 @@ def test_memory_of_another_width() -> None:
 # --- configs ---------------------------------------------------------------------------------------------------------
 
 CONFIGS: dict[str, Callable[..., object]] = {
-    "encoder": lambda **changes: EncoderConfig(**{"vocab": 11, "task": choices.Features(), **changes}),
+    "encoder": lambda **changes: EncoderConfig(**{"vocab": 11, "head": choices.NoHead(), **changes}),
     "decoder": lambda **changes: DecoderConfig(**{"vocab": 11, **changes}),
     "encoder-decoder": lambda **changes: EncoderDecoderConfig(**{"vocab": 11, **changes}),
     "vision-transformer": lambda **changes: VisionTransformerConfig(**{"n_classes": 11, **changes}),
@@ -268,9 +268,9 @@ def test_a_count_of_the_resnet_below_1(name: str) -> None:
         (lambda: choices.GatedFeedForward(d_ff=8, activation="swish"), "activation must be one of"),
         (lambda: choices.Heads(n_heads=0), "n_heads must be 1 or more"),
         (lambda: choices.LearnedPositions(max_tokens=0), "max_tokens must be 1 or more"),
-        (lambda: choices.Classify(n_classes=0, pooling=choices.FirstToken()), "n_classes must be 1 or more"),
+        (lambda: choices.ClassificationHead(n_classes=0, pooling=choices.FirstToken()), "n_classes must be 1 or more"),
         (
-            lambda: choices.Classify(n_classes=2, pooling=choices.FirstToken(), activation="gelu"),
+            lambda: choices.ClassificationHead(n_classes=2, pooling=choices.FirstToken(), activation="gelu"),
             "activation must be one of",
         ),
         (lambda: choices.AttentionPooling(n_heads=0), "n_heads must be 1 or more"),
@@ -292,7 +292,7 @@ def test_a_choice_that_cannot_be(make: Callable[[], object], message: str) -> No
         ),
         (
             encoder,
-            {"task": choices.Classify(n_classes=2, pooling=choices.AttentionPooling(n_heads=5))},
+            {"head": choices.ClassificationHead(n_classes=2, pooling=choices.AttentionPooling(n_heads=5))},
             "n_heads must divide d_model",
         ),
     ],

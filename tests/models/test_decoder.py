@@ -160,13 +160,13 @@ def test_tied_words_are_scored_by_the_embedding_table() -> None:
 
 
 def test_untied_words_have_a_map_and_a_bias_of_their_own() -> None:
-    model, ids = ready(decoder(output=choices.UntiedOutput(bias=True))), some_ids(2, 7)
-    by_hand = model.decode(ids) @ model.words.weight.T + model.words.bias
+    model, ids = ready(decoder(lm_head=choices.UntiedLMHead(bias=True))), some_ids(2, 7)
+    by_hand = model.decode(ids) @ model.lm_head.weight.T + model.lm_head.bias
     torch.testing.assert_close(model(ids), by_hand, rtol=1e-10, atol=1e-10)
 
 
 def test_scaled_words_are_divided_by_the_root_of_the_width() -> None:
-    model, ids = ready(decoder(output=choices.TiedOutput(scaled=True))), some_ids(2, 7)
+    model, ids = ready(decoder(lm_head=choices.TiedLMHead(scaled=True))), some_ids(2, 7)
     by_hand = model.decode(ids) @ model.embedding.table.T / 18**0.5
     torch.testing.assert_close(model(ids), by_hand, rtol=1e-10, atol=1e-10)
 

@@ -15,17 +15,17 @@ ORDERED = {name: p for name, p in POSITIONS.items() if name != "none"}
 
 
 @pytest.mark.parametrize(
-    ("task", "shape"),
+    ("head", "shape"),
     [
-        (choices.Features(), (2, 7, 18)),
-        (choices.FillMasks(), (2, 7, VOCAB)),
-        (choices.Classify(n_classes=5, pooling=choices.FirstToken()), (2, 5)),
-        (choices.Classify(n_classes=5, pooling=choices.MeanPooling()), (2, 5)),
-        (choices.Classify(n_classes=5, pooling=choices.AttentionPooling(n_heads=2)), (2, 5)),
+        (choices.NoHead(), (2, 7, 18)),
+        (choices.MaskedLMHead(), (2, 7, VOCAB)),
+        (choices.ClassificationHead(n_classes=5, pooling=choices.FirstToken()), (2, 5)),
+        (choices.ClassificationHead(n_classes=5, pooling=choices.MeanPooling()), (2, 5)),
+        (choices.ClassificationHead(n_classes=5, pooling=choices.AttentionPooling(n_heads=2)), (2, 5)),
     ],
 )
-def test_each_task_has_its_output(task: choices.EncoderTask, shape: tuple[int, ...]) -> None:
-    assert encoder(task=task)(some_ids(2, 7)).shape == shape
+def test_each_task_has_its_output(head: choices.EncoderHead, shape: tuple[int, ...]) -> None:
+    assert encoder(head=head)(some_ids(2, 7)).shape == shape
 
 
 def test_one_token_is_enough() -> None:
@@ -90,9 +90,9 @@ def test_the_features_are_what_the_head_reads() -> None:
 
 
 def test_masked_words_are_scored_by_the_embedding_table() -> None:
-    model, ids = ready(encoder(task=choices.FillMasks())), some_ids(2, 7)
+    model, ids = ready(encoder(head=choices.MaskedLMHead())), some_ids(2, 7)
     head = model.head
-    by_hand = head.norm(F.gelu(head.dense(model.encode(ids)))) @ model.embedding.table.T + head.words.bias
+    by_hand = head.norm(F.gelu(head.dense(model.encode(ids)))) @ model.embedding.table.T + head.lm_head.bias
     torch.testing.assert_close(model(ids), by_hand, rtol=1e-10, atol=1e-10)
 
 

@@ -6,8 +6,8 @@ from torch.nn import functional as F
 
 import headwork as hw
 from headwork import choices
-from headwork.configs import config_from_dict, config_to_dict
 from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig
+from headwork.serialise import config_from_dict, config_to_dict
 
 HEADS = {
     "gaussian": choices.GaussianHeads(n_heads=3),
@@ -52,7 +52,7 @@ def test_config_survives_json_and_costs_are_counted(heads):
     assert price.attention > 0
     assert price.projections > 0
     assert "Attention by position costs" in price.verdict()
-    assert len(hw.ledger(model, torch.randn(1, 2, 6, 10))) > 10
+    assert len(hw.trace(model, torch.randn(1, 2, 6, 10))) > 10
 
 
 def test_gaussian_heads_take_other_sizes_and_learned_shifts_do_not():

@@ -116,7 +116,7 @@ def test_cross_attention_alone_hides_the_padding_of_the_source() -> None:
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("extra", [1, 6])
 def test_more_padding_changes_nothing_for_an_encoder(position: choices.TextPositions, side: str, extra: int) -> None:
-    model, ids = ready(encoder(position=position, task=choices.FillMasks())), some_ids(2, 7)
+    model, ids = ready(encoder(position=position, head=choices.MaskedLMHead())), some_ids(2, 7)
     short, long = real_tokens((7, 4), 7, side), real_tokens((7, 4), 7 + extra, side)
     longer = some_ids(2, 7 + extra)
     longer[long] = ids[short]

@@ -29,12 +29,12 @@ def count(make: Callable[[], nn.Module]) -> int:
 def test_bert_base_is_hugging_faces() -> None:
     transformers = pytest.importorskip("transformers")
     theirs = count(lambda: transformers.BertModel(transformers.BertConfig(), add_pooling_layer=False))
-    assert count(lambda: Encoder(EncoderConfig(vocab=30_522, task=choices.Features()))) == theirs == 108_891_648
+    assert count(lambda: Encoder(EncoderConfig(vocab=30_522, head=choices.NoHead()))) == theirs == 108_891_648
 
 
 def test_bert_base_with_its_pooler_has_the_published_110_million() -> None:
-    task = choices.Classify(n_classes=2, pooling=choices.FirstToken())
-    assert count(lambda: Encoder(EncoderConfig(vocab=30_522, task=task))) == 109_482_240 + 2 * 769
+    head = choices.ClassificationHead(n_classes=2, pooling=choices.FirstToken())
+    assert count(lambda: Encoder(EncoderConfig(vocab=30_522, head=head))) == 109_482_240 + 2 * 769
 
 
 def test_gpt2_has_124_million() -> None:
@@ -50,7 +50,7 @@ def test_llama_2_has_7_billion() -> None:
         feed_forward=choices.GatedFeedForward(d_ff=11_008),
         norm=choices.RMSNorm(eps=1e-5),
         position=choices.RotaryPositions(),
-        output=choices.UntiedOutput(),
+        lm_head=choices.UntiedLMHead(),
     )
     assert count(lambda: Decoder(config)) == 6_738_415_616
 
@@ -64,7 +64,7 @@ def test_t5_small_has_60_million() -> None:
         norm_order="pre",
         position=choices.BucketPositions(),
         scaled_embedding=False,
-        output=choices.TiedOutput(scaled=True),
+        lm_head=choices.TiedLMHead(scaled=True),
     )
     assert count(lambda: EncoderDecoder(config)) == 60_506_624
 
@@ -109,6 +109,6 @@ def test_marian_is_hugging_faces_without_its_frozen_sinusoids() -> None:
         vocab=58_101,
         feed_forward=choices.FeedForward(d_ff=2048, activation="silu"),
         position=choices.SinusoidalPositions(layout="halves"),
-        output=choices.TiedOutput(bias=True),
+        lm_head=choices.TiedLMHead(bias=True),
     )
     assert count(lambda: EncoderDecoder(ours)) == theirs + 58_101

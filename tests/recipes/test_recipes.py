@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from headwork.data import BundledText, BytePairs, Dates, Reviews, TextFile
-from headwork.models.sizes import build
 from headwork.recipes import RECIPES, Changes, change, find_recipe
 from headwork.training import Constant, RunConfig, StopRequest, new_run
 from headwork.training.checkpoints import Progress
+from headwork.training.data_order import Plan
 from headwork.training.loop import make_learner, take_step
 from headwork.training.machine import make_fabric
-from headwork.training.order import Plan
 
 N_STEPS = 30
 
@@ -55,7 +54,7 @@ def test_every_pooling(name: str, pooling: str) -> None:
 @pytest.mark.parametrize("position", ["none", "learned", "sinusoidal", "rotary", "alibi", "buckets", "relative"])
 @pytest.mark.parametrize("name", ["text-gpt", "dates", "reviews-encoder"])
 def test_every_position_code_runs(name: str, position: str) -> None:
-    model = build(change(find_recipe(name), Changes(position=position)).model).eval()
+    model = change(find_recipe(name), Changes(position=position)).model.build().eval()
     ids = torch.zeros(2, 5, dtype=torch.long)
     words = {"NoPositions": "none"}.get(type(model.config.position).__name__, position)
     assert words == position
@@ -78,14 +77,14 @@ def test_what_is_trained_and_how_long() -> None:
 def test_a_text_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("to be or not to be, that is the question " * 200)
-    recipe = replace(find_recipe("text-gpt"), data=BundledText(n_context=64, tokens=BytePairs(n_tokens=280)))
+    recipe = replace(find_recipe("text-gpt"), data=BundledText(n_context=64, tokenizer=BytePairs(n_tokens=280)))
     assert change(recipe, Changes(text=path)).data == TextFile(
-        path=str(path), n_context=64, tokens=BytePairs(n_tokens=280)
+        path=str(path), n_context=64, tokenizer=BytePairs(n_tokens=280)
     )
     config = change(find_recipe("text-gpt"), Changes(text=path))
     run = new_run(config, tmp_path / "run")
-    assert run.tokens is not None
-    assert run.config.model.vocab == len(run.tokens) < 30
+    assert run.tokenizer is not None
+    assert run.config.model.vocab == len(run.tokenizer) < 30
 
 
 @pytest.mark.parametrize(

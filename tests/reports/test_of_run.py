@@ -21,10 +21,12 @@ def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
     assert isinstance(table, Table)
     assert len(table.rows) == 10
     batch = data.test.batch([3])
-    ids = translate(model, batch.source, n_new=batch.target.shape[1], begin=run.tokens.begin, end=run.tokens.end)
+    ids = translate(
+        model, batch.source, max_new_tokens=batch.target.shape[1], begin=run.tokenizer.begin, end=run.tokenizer.end
+    )
     source, truth, ours, verdict = table.rows[3]
-    assert (source, truth) == tuple(run.tokens.decode(each[0].tolist()) for each in (batch.source, batch.target))
-    assert ours[: len(truth)] == run.tokens.decode(ids[0].tolist())[: len(truth)]
+    assert (source, truth) == tuple(run.tokenizer.decode(each[0].tolist()) for each in (batch.source, batch.target))
+    assert ours[: len(truth)] == run.tokenizer.decode(ids[0].tolist())[: len(truth)]
     assert verdict == ("" if ours == truth else "wrong")
     page = report_run(run, data).read_text()
     assert "What it says" in page
@@ -38,7 +40,7 @@ def test_a_text_goes_on(tmp_path: Path) -> None:
     words, passage = say_something(run, model, data.test)
     assert "adds 400 tokens" in words
     assert isinstance(passage, Passage)
-    assert passage.beginning == run.tokens.decode(data.test.batch([0]).ids[0, :30].tolist())
+    assert passage.beginning == run.tokenizer.decode(data.test.batch([0]).ids[0, :30].tolist())
     assert len(passage.text) > 300
     assert [passage] == [part for part in say_something(run, model, data.test) if part == passage]
 

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from tests.models.small_models import EVERY_MODEL
 
 import headwork as hw
-from headwork.models import build, size
+from headwork.models import published
 from headwork.storage import DamagedError, load, save
 
 
@@ -25,7 +25,7 @@ def test_round_trip(tmp_path: Path, name: str) -> None:
 
 
 def test_the_shape_of_the_folder(tmp_path: Path) -> None:
-    hw.save(build(size("digits-vit")), tmp_path / "model")
+    hw.save(published("digits-vit").build(), tmp_path / "model")
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
         "config.json",
         "manifest.json",
@@ -35,7 +35,7 @@ def test_the_shape_of_the_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "manifest.json"])
 def test_a_flipped_bit_is_refused_by_name(tmp_path: Path, name: str) -> None:
-    save(build(size("digits-vit")), tmp_path / "model")
+    save(published("digits-vit").build(), tmp_path / "model")
     path = tmp_path / "model" / name
     damaged = bytearray(path.read_bytes())
     damaged[len(damaged) // 2] ^= 4
@@ -45,7 +45,7 @@ def test_a_flipped_bit_is_refused_by_name(tmp_path: Path, name: str) -> None:
 
 
 def test_a_folder_without_a_manifest_is_read_as_others_write_it(tmp_path: Path) -> None:
-    model = build(size("digits-vit"))
+    model = published("digits-vit").build()
     save(model, tmp_path / "model")
     (tmp_path / "model" / "manifest.json").unlink()
     assert torch.equal(load(tmp_path / "model").classes.weight, model.classes.weight)  # type: ignore[union-attr]
@@ -63,7 +63,7 @@ def test_a_folder_without_a_manifest_is_read_as_others_write_it(tmp_path: Path) 
     ],
 )
 def test_weights_that_do_not_fit(tmp_path: Path, change: object, message: str) -> None:
-    save(build(size("digits-vit")), tmp_path / "model")
+    save(published("digits-vit").build(), tmp_path / "model")
     (tmp_path / "model" / "manifest.json").unlink()
     tensors = load_file(tmp_path / "model" / "model.safetensors")
     change(tensors)  # type: ignore[operator]
@@ -80,7 +80,7 @@ def test_folders_that_hold_no_model(tmp_path: Path) -> None:
 
 
 def test_a_config_that_is_none(tmp_path: Path) -> None:
-    save(build(size("digits-vit")), tmp_path / "model")
+    save(published("digits-vit").build(), tmp_path / "model")
     (tmp_path / "model" / "manifest.json").unlink()
     (tmp_path / "model" / "config.json").write_text("[1, 2")
     with pytest.raises(DamagedError, match=r"config\.json is damaged"):
@@ -91,7 +91,7 @@ def test_a_config_that_is_none(tmp_path: Path) -> None:
 
 
 def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
-    model = build(size("digits-vit"))
+    model = published("digits-vit").build()
     save(model, tmp_path / "model")
     with pytest.raises(ValueError, match="must be a new one"):
         save(model, tmp_path / "model")

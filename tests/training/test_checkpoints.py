@@ -25,14 +25,14 @@ from headwork.training.checkpoints import (
     set_aside,
 )
 from headwork.training.learner import Learner
-from headwork.training.optimisation import Average
+from headwork.training.optimisation import EMA
 
 
 def learner(seed: int, ema: float | None = None) -> Learner:
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2))
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.1)
-    return Learner(model, model, optimiser, None if ema is None else Average(model, ema), GradScaler("cpu"))
+    return Learner(model, model, optimiser, None if ema is None else EMA(model, ema), GradScaler("cpu"))
 
 
 def step(of: Learner, *, optimise: bool = True) -> None:
@@ -61,7 +61,7 @@ def test_everything_comes_back(tmp_path: Path, ema: float | None, part: int) -> 
         step(ours, optimise=False)
     assert ours.scaler is not None
     ours.scaler.load_state_dict(ours.scaler.state_dict() | {"scale": 77.0, "_growth_tracker": 5})
-    progress = Progress(step=4, part=part, shares={"loss": (1.5, 2.0)}, best_step=3, best_figure=0.25, n_worse=1)
+    progress = Progress(step=4, part=part, shares={"loss": (1.5, 2.0)}, best_step=3, best_value=0.25, n_worse=1)
     random.seed(11)
     np.random.seed(12)  # noqa: NPY002
     save_checkpoint(tmp_path, ours, progress, {"note.txt": "beside"}, writes=True)

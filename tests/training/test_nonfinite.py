@@ -14,9 +14,9 @@ from headwork.data.image_examples import ImageExamples
 from headwork.training import SGD, Constant, NonFiniteError, Run, train
 from headwork.training import run as running
 from headwork.training.checkpoints import checkpoints
+from headwork.training.data_order import Plan
 from headwork.training.display import Quiet
 from headwork.training.nonfinite import first_nonfinite
-from headwork.training.order import Plan
 
 NAN = float("nan")
 
@@ -28,8 +28,14 @@ class Surgeon(Quiet):
         from headwork.training import loop
 
         self.at_step, self.change, self.models = step, change, list[nn.Module]()
-        build = loop.build
-        monkeypatch.setattr(loop, "build", lambda config: self.models.append(build(config)) or self.models[-1])
+        make = loop.make_learner
+
+        def watched(*arguments: object) -> loop.Learner:
+            learner = make(*arguments)  # type: ignore[arg-type]
+            self.models.append(learner.model)
+            return learner
+
+        monkeypatch.setattr(loop, "make_learner", watched)
 
     def stepped(self, step: int, loss: float, examples_per_second: float) -> None:
         if step == self.at_step:

@@ -9,9 +9,8 @@ from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LinearLR, Se
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from headwork.layers import GaussianAttention
-from headwork.models import build
 from headwork.training import SGD, AdamW, Constant, Cosine
-from headwork.training.optimisation import Average, decay_groups, gradient_norm, learning_rate, make_optimiser
+from headwork.training.optimisation import EMA, decay_groups, gradient_norm, learning_rate, make_optimiser
 
 
 @pytest.mark.parametrize(("n_steps", "warmup"), [(100, 0.1), (7, 0.3), (53, 0.0), (2, 0.5), (1, 0.0), (10, 0.99)])
@@ -50,13 +49,13 @@ def names(model: nn.Module, parameters: object) -> set[str]:
     return {name for name, parameter in model.named_parameters() if id(parameter) in chosen}
 
 
-PRODUCTS = {"Linear", "Conv2d", "PatchEmbedding", "HeadwiseLinear", "WordOutput"}
+PRODUCTS = {"Linear", "Conv2d", "PatchEmbedding", "HeadwiseLinear", "LMHead"}
 """The modules that multiply by a matrix of their own; its name is `weight`."""
 
 
 @pytest.mark.parametrize("name", [*EVERY_MODEL, *KINDS])
 def test_only_the_matrices_of_products_decay(name: str) -> None:
-    model = EVERY_MODEL[name].make() if name in EVERY_MODEL else build(small_config(name).model)
+    model = EVERY_MODEL[name].make() if name in EVERY_MODEL else small_config(name).model.build()
     decaying, others = (names(model, group["params"]) for group in decay_groups(model, 0.1))
     wanted = {
         f"{where}.{each}".lstrip(".")
@@ -98,7 +97,7 @@ def test_the_optimisers_are_pytorchs() -> None:
 
 def test_the_average_is_pytorchs_once_it_is_no_longer_young() -> None:
     model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5)).double()
-    ours = Average(model, 0.9)
+    ours = EMA(model, 0.9)
     theirs = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)
     theirs.update_parameters(model)
     for _ in range(7):
@@ -116,7 +115,7 @@ def test_the_average_is_pytorchs_once_it_is_no_longer_young() -> None:
 def test_swapping_twice_changes_no_bit() -> None:
     """Also of what is not finite or negative zero, and of the counts of a batch norm."""
     model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5))
-    average = Average(model, 0.5)
+    average = EMA(model, 0.5)
     with torch.no_grad():
         model[0].weight[0] = torch.tensor([float("nan"), float("inf"), -0.0])
         model[1].num_batches_tracked += 3

@@ -7,10 +7,9 @@ import pytest
 from tests.training.conftest import Child, Children
 from tests.training.small_runs import Kind, changed, read_log, read_tensors_in_order, small_run
 
-from headwork.models import build
 from headwork.training import SGD, Run, train
 from headwork.training.config import Strategy
-from headwork.training.order import seed_everything
+from headwork.training.data_order import seed_everything
 
 TWO = {"GROUP_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 
@@ -46,7 +45,7 @@ def test_two_processes_are_one(tmp_path: Path, children: Children, strategy: Str
             assert child.wait() == code, child.said
     train(one)
     seed_everything(one.config.training.seed)
-    begun = build(one.config.model).state_dict()
+    begun = one.config.model.build().state_dict()
     ours = dict(read_tensors_in_order(two.folder / "model.safetensors"))
     moved = []
     for name, tensor in read_tensors_in_order(one.folder / "model.safetensors"):

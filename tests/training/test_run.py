@@ -9,7 +9,6 @@ import pytest
 from tests.training.small_runs import KINDS, Kind, small_config, small_run
 
 from headwork.data import TextFile
-from headwork.models import build
 from headwork.recipes import RECIPES
 from headwork.storage import DamagedError
 from headwork.training import Run, RunConfig, new_run, open_run
@@ -29,17 +28,17 @@ def test_the_folder_rebuilds_the_run(tmp_path: Path, kind: Kind) -> None:
     again = open_run(tmp_path / "run")
     assert again.config == run.config
     assert again.labels == run.labels
-    assert (again.tokens is None) == (run.tokens is None)
-    if run.tokens is not None and again.tokens is not None:
-        assert again.tokens.to_json() == run.tokens.to_json()
+    assert (again.tokenizer is None) == (run.tokenizer is None)
+    if run.tokenizer is not None and again.tokenizer is not None:
+        assert again.tokenizer.to_json() == run.tokenizer.to_json()
     assert type(again.task) is type(run.task)
     assert again.load_data() is run.load_data()
-    assert build(again.config.model).config == run.config.model
+    assert again.config.model.build().config == run.config.model
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_survives_its_own_file(name: str) -> None:
-    from headwork.configs import config_from_dict, config_to_dict
+    from headwork.serialise import config_from_dict, config_to_dict
 
     config = RECIPES[name]()
     assert config_from_dict(json.loads(json.dumps(config_to_dict(config))), [RunConfig]) == config
@@ -47,8 +46,8 @@ def test_every_recipe_survives_its_own_file(name: str) -> None:
 
 def test_a_text_model_has_as_many_words_as_its_data(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "gpt")
-    assert run.tokens is not None
-    assert run.config.model.vocab == len(run.tokens) > 40  # type: ignore[union-attr]
+    assert run.tokenizer is not None
+    assert run.config.model.vocab == len(run.tokenizer) > 40  # type: ignore[union-attr]
 
 
 def fill_with_a_run(folder: Path) -> None:
@@ -113,8 +112,8 @@ def test_a_run_with_a_broken_config(tmp_path: Path) -> None:
 
 def test_a_run_without_its_tokens(tmp_path: Path) -> None:
     written(tmp_path / "run", "gpt")
-    (tmp_path / "run" / "tokens.json").unlink()
-    with pytest.raises(DamagedError, match=r"tokens\.json is missing"):
+    (tmp_path / "run" / "tokenizer.json").unlink()
+    with pytest.raises(DamagedError, match=r"tokenizer\.json is missing"):
         open_run(tmp_path / "run")
 
 

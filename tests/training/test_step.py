@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwork import choices
-from headwork.data import Batch, Dataset, ImageBatch, PairBatch, TextBatch, TokenBatch, Tokens, load_data
+from headwork.data import Batch, Dataset, ImageBatch, PairBatch, TextBatch, TokenBatch, Tokenizer, load_data
 from headwork.data.text_examples import PairExamples, Rows, TextExamples
 from headwork.layers import PatchEmbedding
 from headwork.models import EncoderConfig
 from headwork.tasks import AnyTask, make_task
 from headwork.training import SGD, AdamW, Constant, Cosine, RunConfig, StopRequest
 from headwork.training.checkpoints import Progress
+from headwork.training.data_order import Plan, training_batches
 from headwork.training.learner import Learner
 from headwork.training.loop import make_learner, take_step
-from headwork.training.order import Plan, training_batches
 from headwork.training.run import fit_to_data
 
 TIGHT = {"rtol": 0, "atol": 1e-10}
@@ -44,7 +44,7 @@ class Trainer:
         self.learner.model.double()
         if self.learner.average is not None:
             self.learner.average.start_from(self.learner.model)
-        self.task: AnyTask = make_task(self.config.model, data.labels, data.tokens)
+        self.task: AnyTask = make_task(self.config.model, data.labels, data.tokenizer)
         self.plan = Plan(len(data.train), config.training)
         self.data, self.progress = data, Progress()
 
@@ -108,15 +108,15 @@ def reviews() -> Dataset:
     lengths = torch.randint(1, 23, (97,), generator=chance)
     rows = Rows.of(torch.randint(4, 11, (int(n),), generator=chance).tolist() for n in lengths)
     examples = TextExamples(rows, torch.randint(0, 3, (97,), generator=chance))
-    return Dataset(examples, examples, examples, labels=("a", "b", "c"), tokens=Tokens.characters(["abcdefg"]))
+    return Dataset(examples, examples, examples, labels=("a", "b", "c"), tokenizer=Tokenizer.characters(["abcdefg"]))
 
 
 def pairs() -> Dataset:
     """Texts to translate, of very different lengths on both sides."""
-    chance, tokens = random.Random(0), Tokens.characters(["abcdefg"])
+    chance, tokenizer = random.Random(0), Tokenizer.characters(["abcdefg"])
     texts = [["".join(chance.choices("abcdefg", k=chance.randrange(1, 19))) for _ in range(2)] for _ in range(97)]
-    examples = PairExamples.of([(source, target) for source, target in texts], tokens)
-    return Dataset(examples, examples, examples, tokens=tokens)
+    examples = PairExamples.of([(source, target) for source, target in texts], tokenizer)
+    return Dataset(examples, examples, examples, tokenizer=tokenizer)
 
 
 def some_run(kind: Kind | str, **training: object) -> tuple[RunConfig, Dataset]:
@@ -126,7 +126,7 @@ def some_run(kind: Kind | str, **training: object) -> tuple[RunConfig, Dataset]:
         return config, pairs() if kind == "translator" else load_data(config.data)
     model = EncoderConfig(
         vocab=1,
-        task=choices.Classify(n_classes=3, pooling=choices.MeanPooling()),
+        head=choices.ClassificationHead(n_classes=3, pooling=choices.MeanPooling()),
         d_model=8,
         n_layers=1,
         heads=choices.Heads(n_heads=2),

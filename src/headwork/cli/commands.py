@@ -16,8 +16,8 @@ from headwork.cli.cost import Cost
 from headwork.cli.evaluate import Evaluate
 from headwork.cli.generate import Generate
 from headwork.cli.lab import Lab
+from headwork.cli.models import Models
 from headwork.cli.predict import Predict
-from headwork.cli.sizes import Sizes
 from headwork.cli.trace import Trace
 from headwork.cli.train import Train
 from headwork.cli.translate import Translate
@@ -32,7 +32,7 @@ Command = (
     | Annotated[Convert, subcommand("convert")]
     | Annotated[Trace, subcommand("trace")]
     | Annotated[Cost, subcommand("cost")]
-    | Annotated[Sizes, subcommand("sizes")]
+    | Annotated[Models, subcommand("models")]
     | Annotated[Lab, subcommand("lab")]
 )
 

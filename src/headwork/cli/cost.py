@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 
-from headwork.cli.models import OfModel, fake_model
+from headwork.cli.model_argument import OfModel, fake_model
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.words import warn_of_unknown
+from headwork.cli.text_input import warn_of_unknown
 
 if TYPE_CHECKING:
-    from headwork.generation import Picking
+    from headwork.generation import Sampling
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Generate:
         check_positive(tokens=self.tokens)
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must lie in 0 .. 2**63 - 1, got {self.seed}")
-        how = self.how()
+        sampling = self.sampling()
         run = open_run(self.run_folder)
         model = load(self.run_folder)
-        if not isinstance(model, Decoder) or run.tokens is None:
+        if not isinstance(model, Decoder) or run.tokenizer is None:
             raise ValueError(f"run must be one of a language model, got {run.config.name}")
-        ids = run.tokens.encode(self.prompt)
+        ids = run.tokenizer.encode(self.prompt)
         if not ids:
             raise ValueError("prompt must have at least one token, got none")
         position = model.config.position
@@ -53,7 +53,7 @@ class Generate:
             raise ValueError(
                 f"prompt must have at most {position.max_tokens} tokens, the positions of the model, got {len(ids)}"
             )
-        warn_of_unknown(run.tokens, self.prompt)
+        warn_of_unknown(run.tokenizer, self.prompt)
         generator = torch.Generator()
         seed = generator.seed() % 2**63 if self.seed is None else self.seed
         generator.manual_seed(seed)
@@ -61,23 +61,25 @@ class Generate:
         shown = ""
         if not self.json:
             print(self.prompt, end="", flush=True)
-        for token in stream_long(model, torch.tensor([ids]), n_new=self.tokens, how=how, generator=generator):
+        for token in stream_long(
+            model, torch.tensor([ids]), max_new_tokens=self.tokens, sampling=sampling, generator=generator
+        ):
             new.append(int(token))
-            text = run.tokens.decode(new)
+            text = run.tokenizer.decode(new)
             if not self.json and not text.endswith("\N{REPLACEMENT CHARACTER}"):  # half of a character is not shown
                 print(text[len(shown) :], end="", flush=True)
                 shown = text
         if self.json:
             print(
                 json.dumps(
-                    {"prompt": self.prompt, "text": run.tokens.decode(new), "tokens": len(new)}
+                    {"prompt": self.prompt, "text": run.tokenizer.decode(new), "tokens": len(new)}
                     | ({} if self.greedy else {"seed": seed})
                 )
             )
         else:
             print()
 
-    def how(self) -> "Picking":
+    def sampling(self) -> "Sampling":
         from headwork.generation import Greedy, Sample
 
         if self.greedy:

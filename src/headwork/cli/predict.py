@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.words import lines_of_stdin
+from headwork.cli.text_input import lines_of_stdin
 
 if TYPE_CHECKING:
     from headwork.data import ImageBatch, TextBatch
@@ -93,15 +93,15 @@ def read_input(run: "Run", path: Path) -> "ImageBatch | TextBatch":
             assert isinstance(data, Digits | Mnist5k)
             return ImageBatch(read_image(path, data.image, model.n_channels), nothing)
         case EncoderConfig():
-            assert run.tokens is not None
+            assert run.tokenizer is not None
             text = "\n".join(lines_of_stdin()) if str(path) == "-" else read_text(path)
             limit = run.config.data.max_tokens if isinstance(run.config.data, Reviews) else 512
-            n_tokens, n_read = len(run.tokens.encode(text)), limit - 1  # BEGIN comes before them
+            n_tokens, n_read = len(run.tokenizer.encode(text)), limit - 1  # BEGIN comes before them
             if not n_tokens:
                 raise ValueError(f"text must not be empty, got {path}")
             if n_tokens > n_read:
                 print(f"headwork: of {path} the first {n_read} of {n_tokens} tokens are read", file=sys.stderr)
-            ids = torch.tensor(encode_starts([text], run.tokens, limit))
+            ids = torch.tensor(encode_starts([text], run.tokenizer, limit))
             return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), nothing)
         case model:
             raise AssertionError(model)

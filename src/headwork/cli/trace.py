@@ -8,7 +8,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from headwork.cli.models import OfModel, fake_model, find_config, make_inputs
+from headwork.cli.model_argument import OfModel, fake_model, find_config, make_inputs
 
 FIGURE_ENDINGS = (".png", ".svg", ".pdf")
 LARGEST_DRAWN = 10**9
@@ -24,11 +24,11 @@ class Trace(OfModel):
     image: Annotated[Path | None, arg(help="The picture to draw it for (image models).")] = None
 
     def run(self) -> None:
-        from headwork.inspection import ledger
+        from headwork.inspection import trace
 
         self.check()
         with fake_model(self) as (model, inputs):
-            table = ledger(model, *inputs)
+            table = trace(model, *inputs)
             n_parameters = sum(p.numel() for p in model.parameters())
         if self.figure is not None and n_parameters > LARGEST_DRAWN:
             raise ValueError(f"figure needs the weights of {self.model}, {n_parameters:,} of them: too many")
@@ -61,7 +61,7 @@ def draw(asked: Trace, path: Path) -> None:
 
     from headwork.data import read_image, sample_digit, sample_photo
     from headwork.inspection.figures import draw_inside
-    from headwork.models import GaussianImageEncoderConfig, ResNetConfig, VisionTransformerConfig, build
+    from headwork.models import GaussianImageEncoderConfig, ResNetConfig, VisionTransformerConfig
     from headwork.storage import load
 
     config = find_config(asked.model)
@@ -77,7 +77,7 @@ def draw(asked: Trace, path: Path) -> None:
     elif not isinstance(config, ResNetConfig):
         inputs = [torch.randint(config.vocab, ids.shape) for ids in inputs]
     is_saved = Path(asked.model).is_dir()
-    model = load(asked.model) if is_saved else build(config)
+    model = load(asked.model) if is_saved else config.build()
     figure = draw_inside(model, *inputs, title=asked.model if is_saved else f"{asked.model}, before training")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

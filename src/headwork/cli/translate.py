@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.words import lines_of_stdin, warn_of_unknown
+from headwork.cli.text_input import lines_of_stdin, warn_of_unknown
 
 
 @dataclass(frozen=True)
@@ -33,25 +33,25 @@ class Translate:
         check_positive(beams=self.beams, tokens=self.tokens)
         run = open_run(self.run_folder)
         model = load(self.run_folder)
-        if not isinstance(model, EncoderDecoder) or run.tokens is None:
+        if not isinstance(model, EncoderDecoder) or run.tokenizer is None:
             raise ValueError(f"run must be one of a translator, got {run.config.name}")
         for text in self.texts or lines_of_stdin():
             if not text.strip() and not self.texts:
                 print("{}" if self.json else "", flush=True)  # a line for each line
                 continue
-            ids = run.tokens.encode(text)
+            ids = run.tokenizer.encode(text)
             if not ids:
                 raise ValueError(f"texts must not be empty, got {text!r}")
-            warn_of_unknown(run.tokens, text)
+            warn_of_unknown(run.tokenizer, text)
             best = beam_search(
                 model,
                 torch.tensor([ids]),
                 n_beams=self.beams,
-                n_new=self.tokens,
-                begin=run.tokens.begin,
-                end=run.tokens.end,
+                max_new_tokens=self.tokens,
+                begin=run.tokenizer.begin,
+                end=run.tokenizer.end,
                 length_penalty=self.length_penalty,
             )[0]
-            said = run.tokens.decode(best.ids.tolist())
+            said = run.tokenizer.decode(best.ids.tolist())
             line = {"source": text, "translation": said, "score": best.score}
             print(json.dumps(line, ensure_ascii=False) if self.json else said, flush=True)

@@ -13,10 +13,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.checks import check_positive
-from headwork.configs import Checked
 from headwork.convert.convolution import ConvolutionAsAttention, attention_from_convolution, check_tolerance
 from headwork.convert.gaussian import convolution_from_attention
 from headwork.layers.gaussian import GaussianAttention
+from headwork.serialise import Checked
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from headwork.data.mnist import Mnist5k as Mnist5k
 from headwork.data.reviews import Reviews as Reviews
 from headwork.data.reviews import encode_starts as encode_starts
 from headwork.data.reviews import read_reviews as read_reviews
-from headwork.data.tokens import BytePairs as BytePairs
-from headwork.data.tokens import Characters as Characters
-from headwork.data.tokens import Tokens as Tokens
-from headwork.data.tokens import Words as Words
+from headwork.data.tokenizer import BytePairs as BytePairs
+from headwork.data.tokenizer import Characters as Characters
+from headwork.data.tokenizer import Tokenizer as Tokenizer
+from headwork.data.tokenizer import Words as Words

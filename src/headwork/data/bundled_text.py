@@ -8,22 +8,22 @@ from pathlib import Path
 
 import torch
 
-from headwork import configs
+from headwork import serialise
 from headwork.checks import check_positive
 from headwork.data.examples import Dataset
 from headwork.data.inputs import read_text
 from headwork.data.text_examples import WindowExamples
-from headwork.data.tokens import BytePairs, Characters, make_tokens
+from headwork.data.tokenizer import BytePairs, Characters, make_tokenizer
 
 HELD_OUT = 0.05
 """The share of the text that is kept for validation, and again for the test."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BundledText(configs.Checked):
+class BundledText(serialise.Checked):
     """Python's reference manual (`pydoc_data.topics`) in windows of `n_context` tokens."""
 
-    tokens: Characters | BytePairs = Characters()
+    tokenizer: Characters | BytePairs = Characters()
     n_context: int = 128
 
     def __post_init__(self) -> None:
@@ -32,11 +32,11 @@ class BundledText(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextFile(configs.Checked):
+class TextFile(serialise.Checked):
     """A UTF-8 file in windows of `n_context` tokens."""
 
     path: str
-    tokens: Characters | BytePairs = Characters()
+    tokenizer: Characters | BytePairs = Characters()
     n_context: int = 128
 
     def __post_init__(self) -> None:
@@ -57,8 +57,8 @@ def load_text(config: BundledText | TextFile, seed: int = 0) -> Dataset:
     n_held_out = int(len(text) * HELD_OUT)
     n_train = len(text) - 2 * n_held_out
     parts = {"train": text[:n_train], "valid": text[n_train:][:n_held_out], "test": text[n_train:][n_held_out:]}
-    tokens = make_tokens(config.tokens, [parts["train"]])
-    ids = {name: torch.tensor(tokens.encode(part), dtype=torch.long) for name, part in parts.items()}
+    tokenizer = make_tokenizer(config.tokenizer, [parts["train"]])
+    ids = {name: torch.tensor(tokenizer.encode(part), dtype=torch.long) for name, part in parts.items()}
     for name, part in ids.items():
         if len(part) <= config.n_context:
             raise ValueError(
@@ -69,7 +69,7 @@ def load_text(config: BundledText | TextFile, seed: int = 0) -> Dataset:
         train=WindowExamples(ids["train"], config.n_context, anywhere=True, seed=seed),
         valid=WindowExamples(ids["valid"], config.n_context),
         test=WindowExamples(ids["test"], config.n_context),
-        tokens=tokens,
+        tokenizer=tokenizer,
     )
 
 

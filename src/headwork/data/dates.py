@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headwork import configs
+from headwork import serialise
 from headwork.checks import check_positive
 from headwork.data.examples import Dataset
 from headwork.data.text_examples import PairExamples
-from headwork.data.tokens import Tokens
+from headwork.data.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dates(configs.Checked):
+class Dates(serialise.Checked):
     """Each date is written once, in one of the languages; no date of one part is in another."""
 
     languages: tuple[str, ...] = ("de", "en", "es", "fr", "it", "nl", "pt")
@@ -123,17 +123,17 @@ def load_dates(config: Dates) -> Dataset:
     """Written dates and their ISO form, in characters; nothing varies from epoch to epoch.
 
     >>> dates = load_dates(Dates(n_train=50, n_valid=10, n_test=10))
-    >>> dates.tokens.decode(dates.test.batch([0]).source[0].tolist())
+    >>> dates.tokenizer.decode(dates.test.batch([0]).source[0].tolist())
     'zondag 3 februari 2069'
     """
     pairs = write_pairs(config)
     train, rest = pairs[: config.n_train], pairs[config.n_train :]
-    tokens = Tokens.characters(text for pair in train for text in pair)
+    tokenizer = Tokenizer.characters(text for pair in train for text in pair)
     return Dataset(
-        train=PairExamples.of(train, tokens),
-        valid=PairExamples.of(rest[: config.n_valid], tokens),
-        test=PairExamples.of(rest[config.n_valid :], tokens),
-        tokens=tokens,
+        train=PairExamples.of(train, tokenizer),
+        valid=PairExamples.of(rest[: config.n_valid], tokenizer),
+        test=PairExamples.of(rest[config.n_valid :], tokenizer),
+        tokenizer=tokenizer,
     )
 
 

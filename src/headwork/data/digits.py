@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwork import configs
+from headwork import serialise
 from headwork.data.examples import Dataset
 from headwork.data.image_examples import Moves, make_image_dataset
 from headwork.data.splits import check_sizes, split_by_label
@@ -13,7 +13,7 @@ N_DIGITS = 1797
 
 
 @dataclass(frozen=True, kw_only=True)
-class Digits(configs.Checked):
+class Digits(serialise.Checked):
     """How the digits are split; `augment` shifts, turns and zooms each training image a little."""
 
     augment: bool = True

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwork.data.batches import Batch
-from headwork.data.tokens import Tokens
+from headwork.data.tokenizer import Tokenizer
 
 
 @runtime_checkable
@@ -38,7 +38,7 @@ class Dataset:
     valid: Examples
     test: Examples
     labels: tuple[str, ...] | None = None
-    tokens: Tokens | None = None
+    tokenizer: Tokenizer | None = None
 
 
 def choose(indices: Sequence[int], n_examples: int) -> Int[Tensor, "batch"]:

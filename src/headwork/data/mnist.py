@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwork import configs
+from headwork import serialise
 from headwork.data.examples import Dataset
 from headwork.data.image_examples import Moves, make_image_dataset
 from headwork.data.splits import check_sizes, split_by_label
@@ -13,7 +13,7 @@ N_IMAGES = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mnist5k(configs.Checked):
+class Mnist5k(serialise.Checked):
     """How the images are split; `augment` shifts, turns and zooms each training image a little."""
 
     augment: bool = True

@@ -14,22 +14,22 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
-from headwork import configs
+from headwork import serialise
 from headwork.checks import check_positive
 from headwork.data.examples import Dataset
 from headwork.data.splits import check_sizes
 from headwork.data.text_examples import Rows, TextExamples
-from headwork.data.tokens import BytePairs, Tokens, Words, make_tokens
+from headwork.data.tokenizer import BytePairs, Tokenizer, Words, make_tokenizer
 
 LABELS = ("negative", "positive")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reviews(configs.Checked):
+class Reviews(serialise.Checked):
     """Which reviews, how they are split, and how much of each is read: `max_tokens`, BEGIN among them."""
 
     source: Literal["imdb", "rotten_tomatoes"] = "imdb"
-    tokens: Words | BytePairs = Words()
+    tokenizer: Words | BytePairs = Words()
     max_tokens: int = 256
     n_valid: int = 2000
     n_test: int = 2000
@@ -66,21 +66,21 @@ def load_reviews(config: Reviews) -> Dataset:
     torch.Size([2, 16])
     """
     parts = read_reviews(config)
-    tokens = make_tokens(config.tokens, parts.train.texts)
+    tokenizer = make_tokenizer(config.tokenizer, parts.train.texts)
     train, valid, test = (
-        TextExamples(Rows.of(encode_starts(part.texts, tokens, config.max_tokens)), torch.tensor(part.labels))
+        TextExamples(Rows.of(encode_starts(part.texts, tokenizer, config.max_tokens)), torch.tensor(part.labels))
         for part in parts
     )
-    return Dataset(train=train, valid=valid, test=test, labels=LABELS, tokens=tokens)
+    return Dataset(train=train, valid=valid, test=test, labels=LABELS, tokenizer=tokenizer)
 
 
-def encode_starts(texts: Sequence[str], tokens: Tokens, max_tokens: int) -> list[list[int]]:
+def encode_starts(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> list[list[int]]:
     """BEGIN and the first tokens of each text: what a classifier reads.
 
-    >>> encode_starts(["abcabc", "b"], Tokens.characters(["abc"]), max_tokens=4)
+    >>> encode_starts(["abcabc", "b"], Tokenizer.characters(["abc"]), max_tokens=4)
     [[1, 4, 5, 6], [1, 5]]
     """
-    return [[tokens.begin, *ids[: max_tokens - 1]] for ids in tokens.encode_all(texts)]
+    return [[tokenizer.begin, *ids[: max_tokens - 1]] for ids in tokenizer.encode_all(texts)]
 
 
 def read_reviews(config: Reviews) -> ReviewTexts:

@@ -11,7 +11,7 @@ from torch import Tensor
 from headwork import masks
 from headwork.data.batches import IGNORE, PairBatch, TextBatch, TokenBatch
 from headwork.data.examples import choose, random_numbers
-from headwork.data.tokens import Tokens
+from headwork.data.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Rows:
         n_token = int(lengths.max())
         visible = masks.padding(lengths, n_token)[:, 0, 0]
         places = self.starts[chosen, None] + torch.arange(n_token)
-        return self.ids[places.where(visible, 0)].where(visible, Tokens.pad), visible
+        return self.ids[places.where(visible, 0)].where(visible, Tokenizer.pad), visible
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +74,10 @@ class PairExamples:
     targets: Rows
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[str, str]], tokens: Tokens) -> "PairExamples":
+    def of(cls, pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer) -> "PairExamples":
         """Pairs of texts as ids, in one vocabulary.
 
-        >>> examples = PairExamples.of([("a", "b"), ("bb", "aab")], Tokens.characters(["ab"]))
+        >>> examples = PairExamples.of([("a", "b"), ("bb", "aab")], Tokenizer.characters(["ab"]))
         >>> batch = examples.batch([0, 1])
         >>> batch.target
         tensor([[1, 5, 0, 0],
@@ -88,8 +88,8 @@ class PairExamples:
         """
         sources, targets = zip(*pairs, strict=True)
         return cls(
-            sources=Rows.of(tokens.encode_all(sources)),
-            targets=Rows.of([tokens.begin, *target, tokens.end] for target in tokens.encode_all(targets)),
+            sources=Rows.of(tokenizer.encode_all(sources)),
+            targets=Rows.of([tokenizer.begin, *target, tokenizer.end] for target in tokenizer.encode_all(targets)),
         )
 
     def __len__(self) -> int:
@@ -101,7 +101,7 @@ class PairExamples:
         has_next = visible[:, 1:]
         return PairBatch(
             *self.sources.padded(chosen),
-            target=whole[:, :-1].where(has_next, Tokens.pad),
+            target=whole[:, :-1].where(has_next, Tokenizer.pad),
             target_visible=has_next,
             next=whole[:, 1:].where(has_next, IGNORE),
         )

@@ -8,8 +8,8 @@ from headwork.generation.decoding import stream_translation as stream_translatio
 from headwork.generation.decoding import translate as translate
 from headwork.generation.long import stream_long as stream_long
 from headwork.generation.sampling import Greedy as Greedy
-from headwork.generation.sampling import Picking as Picking
 from headwork.generation.sampling import Sample as Sample
+from headwork.generation.sampling import Sampling as Sampling
 from headwork.generation.sampling import keep_top_k as keep_top_k
 from headwork.generation.sampling import keep_top_p as keep_top_p
 from headwork.generation.sampling import pick as pick

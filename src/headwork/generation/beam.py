@@ -17,7 +17,7 @@ LARGEST_EXPONENT = 80.0
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
-    """A translation and its score; `ids` are without `begin`, and with `end` unless `n_new` tokens came before it."""
+    """A translation and its score; `ids` are without `begin`, and with `end` unless it was cut off."""
 
     ids: Int[Tensor, "token"]
     score: float
@@ -28,13 +28,13 @@ def beam_search(
     source: Int[Tensor, "batch source_token"],
     *,
     n_beams: int,
-    n_new: int,
+    max_new_tokens: int,
     begin: int,
     end: int,
     length_penalty: float = 1.0,
     source_visible: Bool[Tensor, "batch source_token"] | None = None,
 ) -> list[Hypothesis]:
-    r"""The best translation that was found for each source, of at most `n_new` tokens.
+    r"""The best translation that was found for each source, of at most `max_new_tokens` tokens.
 
     The score of the n tokens after `begin`, `end` among them, is
 
@@ -48,27 +48,29 @@ def beam_search(
     >>> config = hw.models.EncoderDecoderConfig(vocab=100, d_model=8, n_encoder_layers=1, n_decoder_layers=1,
     ...     heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=32))
     >>> model, source = hw.models.EncoderDecoder(config), torch.tensor([[3, 1, 4], [1, 5, 9]])
-    >>> best, other = beam_search(model, source, n_beams=4, n_new=7, begin=0, end=1)
+    >>> best, other = beam_search(model, source, n_beams=4, max_new_tokens=7, begin=0, end=1)
     >>> best.score < 0 and len(best.ids) <= 7
     True
     """
     check_positive(n_beams=n_beams)
-    check_length_penalty(length_penalty, n_new)
-    read = read_target(model, source, n_new=n_new, begin=begin, end=end, source_visible=source_visible)
+    check_length_penalty(length_penalty, max_new_tokens)
+    read = read_target(
+        model, source, max_new_tokens=max_new_tokens, begin=begin, end=end, source_visible=source_visible
+    )
     ids = torch.full((len(source), 1, 1), begin, device=source.device)
     sums = torch.zeros(len(source), 1, device=source.device)
     best = [Hypothesis(ids[row, 0, 1:], -math.inf) for row in range(len(source))]
-    for n in range(1, n_new + 1):
+    for n in range(1, max_new_tokens + 1):
         logits = read(ids[:, :, -1].reshape(-1, 1))
         ids, sums, rows = continuations(ids, sums, logits, n_beams if n_beams == 1 else 2 * n_beams)
-        ended = (ids[:, :, -1] == end) | (n == n_new)
+        ended = (ids[:, :, -1] == end) | (n == max_new_tokens)
         scores = (sums / n**length_penalty).masked_fill(~ended, -math.inf)
         score, beam = (t.tolist() for t in scores[:, :n_beams].max(1))
         for row, hypothesis in enumerate(best):
             if score[row] > hypothesis.score:
                 best[row] = Hypothesis(ids[row, beam[row], 1:], score[row])
         ids, sums, rows = keep_best(ids, sums.masked_fill(ended, -math.inf), rows, n_beams)
-        longest = n_new if length_penalty > 0 else n + 1  # the length at which the sum of today scores best
+        longest = max_new_tokens if length_penalty > 0 else n + 1  # the length at which the sum of today scores best
         bounds = (sums[:, 0] / longest**length_penalty).tolist()
         if all(hypothesis.score >= bound for hypothesis, bound in zip(best, bounds, strict=True)):
             break
@@ -102,7 +104,7 @@ def keep_best(
     return torch.take_along_dim(ids, beam[..., None], dim=1), sums, rows.gather(1, beam)
 
 
-def check_length_penalty(length_penalty: float, n_new: int) -> None:
+def check_length_penalty(length_penalty: float, max_new_tokens: int) -> None:
     """A penalty so large that its power overflows would make all scores equal."""
-    if not abs(length_penalty) * math.log(max(n_new, 2)) < LARGEST_EXPONENT:
-        raise ValueError(f"length_penalty must keep n_new ** length_penalty finite, got {length_penalty}")
+    if not abs(length_penalty) * math.log(max(max_new_tokens, 2)) < LARGEST_EXPONENT:
+        raise ValueError(f"length_penalty must keep max_new_tokens ** length_penalty finite, got {length_penalty}")

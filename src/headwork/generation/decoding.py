@@ -9,7 +9,7 @@ from torch import Tensor
 from headwork import choices, masks
 from headwork.checks import check_positive
 from headwork.generation.reading import TargetReader, TextReader
-from headwork.generation.sampling import Greedy, Picking, pick
+from headwork.generation.sampling import Greedy, Sampling, pick
 from headwork.models import Decoder, EncoderDecoder
 
 
@@ -17,43 +17,47 @@ def stream(
     model: Decoder,
     ids: Int[Tensor, "batch token"],
     *,
-    n_new: int,
-    how: Picking = Greedy(),
+    max_new_tokens: int,
+    sampling: Sampling = Greedy(),
     end: int | None = None,
     generator: torch.Generator | None = None,
     visible: Bool[Tensor, "batch token"] | None = None,
 ) -> Iterator[Int[Tensor, "batch"]]:
-    """The next token of each row, one step at a time, at most `n_new` times.
+    """The next token of each row, one step at a time, at most `max_new_tokens` times.
 
     The prompt is read at once, each token is computed when it is asked for. A row that has come to `end` repeats it
     until all rows have. Prompts of different lengths are padded on the left, and `visible` marks their real tokens:
     each row goes on as it would alone.
     """
     check_prompt(ids, visible)
-    check_places(model.config.position, ids.shape[1] if visible is None else int(visible.sum(1).amax()), n_new)
+    check_places(model.config.position, ids.shape[1] if visible is None else int(visible.sum(1).amax()), max_new_tokens)
     check_words(model.config.vocab, end=end)
     read = TextReader(model)
-    return _steps(read, read(ids, visible), n_new=n_new, how=how, end=end, generator=generator)
+    return _steps(
+        read, read(ids, visible), max_new_tokens=max_new_tokens, sampling=sampling, end=end, generator=generator
+    )
 
 
 def generate(
     model: Decoder,
     ids: Int[Tensor, "batch token"],
     *,
-    n_new: int,
-    how: Picking = Greedy(),
+    max_new_tokens: int,
+    sampling: Sampling = Greedy(),
     end: int | None = None,
     generator: torch.Generator | None = None,
     visible: Bool[Tensor, "batch token"] | None = None,
 ) -> Int[Tensor, "batch new"]:
-    """All tokens of `stream`, without the prompt: `n_new` of them, or fewer if every row came to `end` before.
+    """All tokens of `stream`, without the prompt: `max_new_tokens` of them, or fewer if every row came to `end` before.
 
     >>> config = hw.models.DecoderConfig(vocab=100, d_model=8, n_layers=2, heads=choices.Heads(n_heads=2),
     ...     feed_forward=choices.FeedForward(d_ff=32))
-    >>> generate(hw.models.Decoder(config), torch.tensor([[3, 1, 4], [1, 5, 9]]), n_new=7).shape
+    >>> generate(hw.models.Decoder(config), torch.tensor([[3, 1, 4], [1, 5, 9]]), max_new_tokens=7).shape
     torch.Size([2, 7])
     """
-    steps = stream(model, ids, n_new=n_new, how=how, end=end, generator=generator, visible=visible)
+    steps = stream(
+        model, ids, max_new_tokens=max_new_tokens, sampling=sampling, end=end, generator=generator, visible=visible
+    )
     return torch.stack(list(steps), dim=1)
 
 
@@ -61,27 +65,29 @@ def stream_translation(
     model: EncoderDecoder,
     source: Int[Tensor, "batch source_token"],
     *,
-    n_new: int,
+    max_new_tokens: int,
     begin: int,
     end: int | None,
-    how: Picking = Greedy(),
+    sampling: Sampling = Greedy(),
     generator: torch.Generator | None = None,
     source_visible: Bool[Tensor, "batch source_token"] | None = None,
 ) -> Iterator[Int[Tensor, "batch"]]:
     """The next target token of each row after `begin`, one step at a time; the rest is as in `stream`."""
-    read = read_target(model, source, n_new=n_new, begin=begin, end=end, source_visible=source_visible)
+    read = read_target(
+        model, source, max_new_tokens=max_new_tokens, begin=begin, end=end, source_visible=source_visible
+    )
     logits = read(torch.full((len(source), 1), begin, device=source.device))
-    return _steps(read, logits, n_new=n_new, how=how, end=end, generator=generator)
+    return _steps(read, logits, max_new_tokens=max_new_tokens, sampling=sampling, end=end, generator=generator)
 
 
 def translate(
     model: EncoderDecoder,
     source: Int[Tensor, "batch source_token"],
     *,
-    n_new: int,
+    max_new_tokens: int,
     begin: int,
     end: int | None,
-    how: Picking = Greedy(),
+    sampling: Sampling = Greedy(),
     generator: torch.Generator | None = None,
     source_visible: Bool[Tensor, "batch source_token"] | None = None,
 ) -> Int[Tensor, "batch new"]:
@@ -89,11 +95,19 @@ def translate(
 
     >>> config = hw.models.EncoderDecoderConfig(vocab=100, d_model=8, n_encoder_layers=1, n_decoder_layers=1,
     ...     heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=32))
-    >>> translate(hw.models.EncoderDecoder(config), torch.tensor([[3, 1, 4]]), n_new=7, begin=0, end=None).shape
+    >>> source = torch.tensor([[3, 1, 4]])
+    >>> translate(hw.models.EncoderDecoder(config), source, max_new_tokens=7, begin=0, end=None).shape
     torch.Size([1, 7])
     """
     steps = stream_translation(
-        model, source, n_new=n_new, begin=begin, end=end, how=how, generator=generator, source_visible=source_visible
+        model,
+        source,
+        max_new_tokens=max_new_tokens,
+        begin=begin,
+        end=end,
+        sampling=sampling,
+        generator=generator,
+        source_visible=source_visible,
     )
     return torch.stack(list(steps), dim=1)
 
@@ -102,19 +116,19 @@ def _steps(
     read: TextReader | TargetReader,
     logits: Float[Tensor, "batch vocab"],
     *,
-    n_new: int,
-    how: Picking,
+    max_new_tokens: int,
+    sampling: Sampling,
     end: int | None,
     generator: torch.Generator | None,
 ) -> Iterator[Int[Tensor, "batch"]]:
     ended = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
-    for step in range(n_new):
-        token = pick(logits, how, generator)
+    for step in range(max_new_tokens):
+        token = pick(logits, sampling, generator)
         if end is not None:
             token = token.masked_fill(ended, end)
             ended = token == end
         yield token
-        if step + 1 == n_new or (end is not None and ended.all()):
+        if step + 1 == max_new_tokens or (end is not None and ended.all()):
             return
         logits = read(token[:, None])
 
@@ -123,13 +137,13 @@ def read_target(
     model: EncoderDecoder,
     source: Int[Tensor, "batch source_token"],
     *,
-    n_new: int,
+    max_new_tokens: int,
     begin: int,
     end: int | None,
     source_visible: Bool[Tensor, "batch source_token"] | None,
 ) -> TargetReader:
-    """A reader that has read the source and will be given `begin` and up to `n_new` tokens, all of which make sense."""
-    check_places(model.config.position, 1, n_new)
+    """A reader that has read the source; `begin`, `end` and the length of the target are checked."""
+    check_places(model.config.position, 1, max_new_tokens)
     check_words(model.config.target_vocab or model.config.vocab, begin=begin, end=end)
     return TargetReader(model, source, source_visible)
 
@@ -138,19 +152,19 @@ def check_prompt(ids: Tensor, visible: Tensor | None) -> None:
     """A prompt has at least one token in each row, and padding only before it."""
     if ids.ndim != 2 or ids.shape[1] == 0:
         raise ValueError(f"ids must have the axes (batch, token) and at least one token, got shape {tuple(ids.shape)}")
-    masks.check_tokens(visible, (ids.shape[0], ids.shape[1]))
+    masks.check_padding(visible, (ids.shape[0], ids.shape[1]))
     if visible is not None and not visible[:, -1].all():
         rows = (~visible[:, -1]).nonzero().flatten().tolist()
         raise ValueError(f"visible must be True for the last token of each row (pad on the left), got False in {rows}")
 
 
-def check_places(position: choices.TextPositions, n_prompt: int, n_new: int) -> None:
+def check_places(position: choices.TextPositions, n_prompt: int, max_new_tokens: int) -> None:
     """Learned positions come to an end; better to say so before the work than in its middle."""
-    check_positive(n_new=n_new)
-    if isinstance(position, choices.LearnedPositions) and n_prompt + n_new > position.max_tokens:
+    check_positive(max_new_tokens=max_new_tokens)
+    if isinstance(position, choices.LearnedPositions) and n_prompt + max_new_tokens > position.max_tokens:
         raise ValueError(
             f"prompt and new tokens must fit into the {position.max_tokens} learned positions of the model, "
-            f"got {n_prompt} + n_new={n_new}"
+            f"got {n_prompt} + max_new_tokens={max_new_tokens}"
         )
 
 

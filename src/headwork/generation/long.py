@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headwork import choices
 from headwork.generation.decoding import stream
-from headwork.generation.sampling import Greedy, Picking
+from headwork.generation.sampling import Greedy, Sampling
 from headwork.models.decoder import Decoder
 
 
@@ -16,8 +16,8 @@ def stream_long(
     model: Decoder,
     ids: Int[Tensor, "batch token"],
     *,
-    n_new: int,
-    how: Picking = Greedy(),
+    max_new_tokens: int,
+    sampling: Sampling = Greedy(),
     generator: torch.Generator | None = None,
 ) -> Iterator[Int[Tensor, "batch"]]:
     """As `stream`, however many tokens are asked for.
@@ -27,18 +27,18 @@ def stream_long(
 
     >>> config = hw.models.DecoderConfig(vocab=11, d_model=8, n_layers=1, heads=choices.Heads(n_heads=2),
     ...     feed_forward=choices.FeedForward(d_ff=16), position=choices.LearnedPositions(max_tokens=5))
-    >>> len(list(stream_long(hw.models.Decoder(config), torch.tensor([[3, 1]]), n_new=20)))
+    >>> len(list(stream_long(hw.models.Decoder(config), torch.tensor([[3, 1]]), max_new_tokens=20)))
     20
     """
     position = model.config.position
-    limit = position.max_tokens if isinstance(position, choices.LearnedPositions) else ids.shape[1] + n_new
-    while n_new > 0:
+    limit = position.max_tokens if isinstance(position, choices.LearnedPositions) else ids.shape[1] + max_new_tokens
+    while max_new_tokens > 0:
         if ids.shape[1] >= limit:
             ids = ids[:, -max(limit // 2, 1) :]
-        n_now = min(n_new, max(limit - ids.shape[1], 1))
+        n_now = min(max_new_tokens, max(limit - ids.shape[1], 1))
         new = []
-        for token in stream(model, ids, n_new=n_now, how=how, generator=generator):
+        for token in stream(model, ids, max_new_tokens=n_now, sampling=sampling, generator=generator):
             new.append(token)
             yield token
         ids = torch.cat([ids, torch.stack(new, dim=1)], dim=1)
-        n_new -= n_now
+        max_new_tokens -= n_now

@@ -23,8 +23,8 @@ from headwork.layers.cache import DecoderCache, FixedCache, GrowingCache
 from headwork.layers.decoder_layer import DecoderLayer
 from headwork.layers.encoder_layer import EncoderLayer
 from headwork.layers.feed_forward import FeedForward, GatedFeedForward
+from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.norm import LayerNorm, RMSNorm
-from headwork.layers.point import DeferredPoint, Point
 from headwork.layers.residual import PostNorm, PreNorm
 from headwork.models import Decoder, EncoderDecoder
 
@@ -34,8 +34,8 @@ Layer = Callable[..., Tensor]
 
 PLAIN: set[type[nn.Module]] = {
     *(Decoder, EncoderDecoder, nn.ModuleList, EncoderLayer, DecoderLayer, PreNorm, PostNorm, LayerNorm, RMSNorm),
-    *(MultiHeadAttention, FeedForward, GatedFeedForward, nn.Linear, nn.Dropout, Point, DeferredPoint),
-    *(embeddings.TokenEmbedding, embeddings.WordOutput, positions.Positions, positions.LearnedPositions),
+    *(MultiHeadAttention, FeedForward, GatedFeedForward, nn.Linear, nn.Dropout, HookPoint, LazyHookPoint),
+    *(embeddings.TokenEmbedding, embeddings.LMHead, positions.Positions, positions.LearnedPositions),
     *(positions.SinusoidalPositions, positions.RotaryPositions, positions.AlibiPositions, positions.BucketPositions),
 }
 """The modules whose arithmetic is written out below; an heir of one of them may do something else."""
@@ -60,7 +60,7 @@ class Watch:
             *(torch_modules._global_forward_hooks, torch_modules._global_forward_pre_hooks),
             *(module._forward_hooks for module in model.modules()),
             *(module._forward_pre_hooks for module in model.modules()),
-            *(module._keepers for module in model.modules() if isinstance(module, DeferredPoint)),
+            *(module._lazy_hooks for module in model.modules() if isinstance(module, LazyHookPoint)),
         ]
 
     def __bool__(self) -> bool:
@@ -73,16 +73,16 @@ class DecoderTwin:
     def __init__(self, model: Decoder) -> None:
         self.embed = Embed(model.embedding, model.positions)
         self.layers = [encoder_layer(layer) for layer in model.layers]
-        self.words = Words(model.final_norm, model.words, model.embedding)
+        self.lm_head = Words(model.final_norm, model.lm_head, model.embedding)
 
     def __call__(
         self, ids: Int[Tensor, "batch 1"], visible: Bool[Tensor, "batch key"] | None, cache: DecoderCache
     ) -> Float[Tensor, "batch vocab"]:
         x, bias, rotation = self.embed(ids, visible, cache.n_tokens)
-        keys = None if visible is None else masks.tokens(visible)
+        keys = None if visible is None else masks.key_padding(visible)
         for layer, layer_cache in zip(self.layers, cache.self_attention, strict=True):
             x = layer(x, layer_cache, keys, bias, rotation)
-        return self.words(x)
+        return self.lm_head(x)
 
 
 class EncoderDecoderTwin:
@@ -92,7 +92,7 @@ class EncoderDecoderTwin:
         embedding = model.embedding if model.target_embedding is None else model.target_embedding
         self.embed = Embed(embedding, model.decoder_positions)
         self.layers = [decoder_layer(layer) for layer in model.decoder_layers]
-        self.words = Words(model.decoder_norm, model.words, embedding)
+        self.lm_head = Words(model.decoder_norm, model.lm_head, embedding)
 
     def __call__(
         self,
@@ -101,11 +101,11 @@ class EncoderDecoderTwin:
         cache: DecoderCache,
     ) -> Float[Tensor, "batch vocab"]:
         x, bias, rotation = self.embed(ids, None, cache.n_tokens)
-        memory_keys = None if memory_visible is None else masks.tokens(memory_visible)
+        memory_keys = None if memory_visible is None else masks.key_padding(memory_visible)
         caches = zip(self.layers, cache.self_attention, cache.cross_attention, strict=True)
         for layer, layer_cache, memory_cache in caches:
             x = layer(x, layer_cache, bias, rotation, memory_cache, memory_keys)
-        return self.words(x)
+        return self.lm_head(x)
 
 
 class Embed:
@@ -134,7 +134,7 @@ class Words:
     def __init__(
         self,
         norm: LayerNorm | RMSNorm | None,
-        words: embeddings.WordOutput,
+        words: embeddings.LMHead,
         embedding: embeddings.TokenEmbedding,
     ) -> None:
         self.norm, self.scale = None if norm is None else norm_map(norm), words.scale

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headwork.generation.one_token import DecoderTwin, EncoderDecoderTwin, Watch, is_plain
 from headwork.generation.sampling import check_scores
-from headwork.inspection.shapes import evaluating
+from headwork.inspection.tracing import evaluating
 from headwork.models import Decoder, EncoderDecoder
 
 
@@ -56,7 +56,7 @@ class TextReader:
             return self.twin(ids, self.visible, self.cache)
         with evaluating(self.model):  # only the last token's words are asked for
             x = self.model.decode(ids, visible=self.visible, cache=self.cache)[:, -1:]
-            return self.model.words(x, self.model.embedding)[:, -1]
+            return self.model.lm_head(x, self.model.embedding)[:, -1]
 
 
 class TargetReader:

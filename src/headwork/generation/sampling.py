@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwork.checks import check_above_zero, check_positive
-from headwork.configs import Checked
+from headwork.serialise import Checked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,11 @@ class Sample(Checked):
             check_top_p(self.top_p)
 
 
-Picking = Greedy | Sample
+Sampling = Greedy | Sample
 
 
 def pick(
-    logits: Float[Tensor, "batch vocab"], how: Picking = Greedy(), generator: torch.Generator | None = None
+    logits: Float[Tensor, "batch vocab"], sampling: Sampling = Greedy(), generator: torch.Generator | None = None
 ) -> Int[Tensor, "batch"]:
     """One word for each row; the same generator in the same state picks the same words.
 
@@ -49,27 +49,27 @@ def pick(
     torch.Size([4])
     """
     check_scores(logits)
-    match how:
+    match sampling:
         case Greedy():
             return logits.argmax(-1)
         case Sample():
-            return torch.multinomial(probabilities(logits, how), 1, generator=generator).squeeze(-1)
-    raise TypeError(f"how must be Greedy() or Sample(...), got {how!r}")
+            return torch.multinomial(probabilities(logits, sampling), 1, generator=generator).squeeze(-1)
+    raise TypeError(f"sampling must be Greedy() or Sample(...), got {sampling!r}")
 
 
-def probabilities(logits: Float[Tensor, "batch vocab"], how: Sample) -> Float[Tensor, "batch vocab"]:
+def probabilities(logits: Float[Tensor, "batch vocab"], sampling: Sample) -> Float[Tensor, "batch vocab"]:
     """With which probability `pick` takes each word.
 
     >>> probabilities(torch.tensor([[0.0, 1.0, 1.0]]), Sample(top_k=2))
     tensor([[0.0000, 0.5000, 0.5000]])
     """
     logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    temperature = max(how.temperature, torch.finfo(logits.dtype).tiny)
+    temperature = max(sampling.temperature, torch.finfo(logits.dtype).tiny)
     logits = (logits - logits.amax(-1, keepdim=True)) / temperature  # measured from the best score, nothing overflows
-    if how.top_k is not None:
-        logits = keep_top_k(logits, how.top_k)
-    if how.top_p is not None:
-        logits = keep_top_p(logits, how.top_p)
+    if sampling.top_k is not None:
+        logits = keep_top_k(logits, sampling.top_k)
+    if sampling.top_p is not None:
+        logits = keep_top_p(logits, sampling.top_p)
     return logits.softmax(-1)
 
 

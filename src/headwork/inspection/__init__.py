@@ -17,9 +17,9 @@ from headwork.inspection.costs import cost as cost
 from headwork.inspection.head_log import log_heads as log_heads
 from headwork.inspection.recording import Seen as Seen
 from headwork.inspection.recording import record as record
-from headwork.inspection.shapes import Ledger as Ledger
-from headwork.inspection.shapes import Row as Row
-from headwork.inspection.shapes import ledger as ledger
+from headwork.inspection.tracing import Row as Row
+from headwork.inspection.tracing import Trace as Trace
+from headwork.inspection.tracing import trace as trace
 
 if TYPE_CHECKING:
     from headwork.inspection.centre_figures import animate_centres as animate_centres

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headwork.functional.gaussian import full_precision
 from headwork.inspection.centres import Places, Snapshot, snapshot_centres
-from headwork.inspection.style import house_style
+from headwork.inspection.style import plot_style
 
 MOST_ACROSS = 6
 """So many layers stand beside each other before the next row begins."""
@@ -31,7 +31,7 @@ def draw_centres(
     now = snapshot_centres(where) if isinstance(where, nn.Module) else where
     if not now:
         raise ValueError(f"there must be Gaussian heads to draw, got {type(where).__name__} without any")
-    with house_style():
+    with plot_style():
         figure, axes = _panels(now)
         _draw_all(figure, axes, [*earlier, now], reach or _reach([*earlier, now]), title)
     return figure
@@ -42,7 +42,7 @@ def animate_centres(history: Sequence[Snapshot], path: Path, frames_per_second: 
     if not history or not history[0]:
         raise ValueError("history must hold at least one epoch with one Gaussian layer, got none")
     reach = _reach(history)
-    with house_style():
+    with plot_style():
         figure, axes = _panels(history[0])
 
         def draw(epoch: int) -> list[Axes]:

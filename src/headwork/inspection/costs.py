@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headwork.inspection.shapes import evaluating
+from headwork.inspection.tracing import evaluating
 from headwork.layers.attention import MultiHeadAttention
-from headwork.layers.embeddings import PatchEmbedding, WordOutput
+from headwork.layers.embeddings import LMHead, PatchEmbedding
 from headwork.layers.feed_forward import FeedForward
 from headwork.layers.gaussian import PositionAttention
 from headwork.layers.grid_attention import QueryShiftAttention
 from headwork.layers.grid_codes import RelativePositionalEmbedding
-from headwork.layers.point import Point
+from headwork.layers.hook_point import HookPoint
 from headwork.layers.positions import RelativeShifts
-from headwork.models.encoder import ClassifyHead, FillMasksHead
+from headwork.models.encoder import ClassificationHead, MaskedLMHead
 
 Operation = Literal[
     "projections", "scores", "mixing", "attention", "feed-forward", "embedding", "output", "convolution", "other"
@@ -162,7 +162,7 @@ class _Calls:
         hooks = [
             hook
             for name, module in model.named_modules()
-            if not isinstance(module, Point)  # to look at attention weights is to compute them
+            if not isinstance(module, HookPoint)  # to look at attention weights is to compute them
             for hook in (
                 module.register_forward_pre_hook(partial(self._enter, name), with_kwargs=True),
                 module.register_forward_hook(self._leave),
@@ -246,7 +246,7 @@ def _operation(model: nn.Module, name: str) -> Operation:
                 return "feed-forward"
             case PatchEmbedding():
                 return "embedding"
-            case WordOutput() | ClassifyHead() | FillMasksHead():
+            case LMHead() | ClassificationHead() | MaskedLMHead():
                 return "output"
             case nn.Conv2d():
                 return "convolution"

@@ -1,4 +1,4 @@
-"""Drawings of what happens inside: the input, the ledger, where each head looks, and what each operation costs."""
+"""Drawings of what happens inside: the input, the trace, where each head looks, and what each operation costs."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from headwork.inspection.costs import Cost, cost
 from headwork.inspection.head_figures import draw_seen
 from headwork.inspection.recording import record
-from headwork.inspection.shapes import Ledger, evaluating, ledger
-from headwork.inspection.style import house_style
+from headwork.inspection.style import plot_style
+from headwork.inspection.tracing import Trace, evaluating, trace
 from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.gaussian import PositionAttention
 from headwork.layers.grid_attention import QueryShiftAttention
@@ -43,7 +43,7 @@ class _View:
 
 
 def draw_inside(model: nn.Module, *inputs: Tensor, title: str = "") -> Figure:
-    """The input and the ledger, the attention of the first layers head by head, and the cost by operation."""
+    """The input and the trace, the attention of the first layers head by head, and the cost by operation."""
     kinds = (PositionAttention, QueryShiftAttention) if isinstance(model, GaussianImageEncoder) else MultiHeadAttention
     every = {name: module for name, module in model.named_modules() if isinstance(module, kinds)}
     drawn = dict(list(every.items())[:N_LAYERS_DRAWN])
@@ -57,7 +57,7 @@ def draw_inside(model: nn.Module, *inputs: Tensor, title: str = "") -> Figure:
         case _:
             caption = f"weights of each query (down) on each key (across); {SCALE}"
             view = _View(look_at_heads(model, list(drawn), *inputs), caption, aspect="auto")
-    with house_style():
+    with plot_style():
         return _compose(model, inputs, view, title)
 
 
@@ -88,7 +88,7 @@ def look_at_heads(
 ) -> dict[str, Float[Tensor, "head query key"]]:
     """The attention weights of the first example in the named layers, in evaluation mode and without gradients.
 
-    >>> model = hw.models.build(hw.models.size("digits-vit"))
+    >>> model = hw.models.published("digits-vit").build()
     >>> weights = look_at_heads(model, ["layers.0.attention"], torch.rand(1, 1, 8, 8))
     >>> weights["layers.0.attention"].shape
     torch.Size([4, 17, 17])
@@ -124,7 +124,7 @@ def _compose(model: nn.Module, inputs: tuple[Tensor, ...], view: _View, title: s
     heights = (1, 1.6) if inputs[0].is_floating_point() else (0.4, 2.2)
     picture, table = left.subplots(2, 1, height_ratios=heights)
     _draw_input(picture, model, inputs)
-    _draw_ledger(table, ledger(model, *inputs))
+    _draw_trace(table, trace(model, *inputs))
     if middle:
         _draw_heads(middle[0], view, n_heads)
     _draw_cost(right.subplots(), cost(model, *inputs))
@@ -168,9 +168,9 @@ def _draw_input(ax: Axes, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     ax.set_title(f"the image in {rows} x {columns} patches", loc="left")
 
 
-def _draw_ledger(ax: Axes, table: Ledger) -> None:
+def _draw_trace(ax: Axes, table: Trace) -> None:
     ax.set_axis_off()
-    ax.set_title("the ledger", loc="left")
+    ax.set_title("the trace", loc="left")
     text = table.text(axes=False)
     ax.text(0, 1, text, va="top", family="monospace", fontsize=5.2 if len(text.splitlines()) < 40 else 4.4)
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from headwork.functional.gaussian import gaussian_weights
-from headwork.inspection.style import house_style
+from headwork.inspection.style import plot_style
 from headwork.layers.gaussian import PositionAttention
 
 CONTOURS = {0.5: "-", 0.9: "--"}
@@ -23,7 +23,7 @@ def draw_absolute_codes(table: Tensor, n_shown: int = 5) -> Figure:
     unit = table / table.norm(dim=-1, keepdim=True).clamp(min=1e-12)
     lowest = min((unit[:1, :1] * unit).sum(-1).min().item(), 0.9)
     places = torch.linspace(0, n_rows * n_columns - 1, n_shown).round().int().tolist()
-    with house_style():
+    with plot_style():
         figure = Figure(figsize=(1.9 * n_shown, 2.3), layout="constrained")
         for ax, place in zip(figure.subplots(1, n_shown, squeeze=False)[0], places, strict=True):
             row, column = divmod(place, n_columns)
@@ -40,7 +40,7 @@ def draw_heads(layer: PositionAttention, grid: tuple[int, int]) -> Figure:
     seen = layer.seen_from(grid, middle).detach()
     n_across = min(len(seen), 5)
     n_down = math.ceil(len(seen) / n_across)
-    with house_style():
+    with plot_style():
         figure = Figure(figsize=(1.9 * n_across, 2.0 * n_down + 0.3), layout="constrained")
         for head, ax in enumerate(figure.subplots(n_down, n_across, squeeze=False).flat):
             if head >= len(seen):
@@ -62,7 +62,7 @@ def verify_limit(centre: tuple[int, int] = (0, 1), grid: tuple[int, int] = (7, 7
         ]
     )
     target = grid[0] // 2 + centre[0], grid[1] // 2 + centre[1]
-    with house_style():
+    with plot_style():
         figure = Figure(figsize=(5.5, 3.2), layout="constrained")
         ax = figure.subplots()
         for row in range(grid[0]):

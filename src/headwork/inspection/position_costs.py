@@ -22,7 +22,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.checks import check_positive
-from headwork.configs import Checked
 from headwork.functional.gaussian import Places
 from headwork.inspection.costs import cost
 from headwork.inspection.recording import record
@@ -31,6 +30,7 @@ from headwork.layers.gaussian import GaussianAttention, PositionAttention
 from headwork.layers.grid_attention import ContentShiftAttention
 from headwork.layers.grid_codes import RelativePositionalEmbedding
 from headwork.layers.positions import RelativeShifts
+from headwork.serialise import Checked
 
 Kind = Literal["absolute", "relative", "relative, rows + columns", "gaussian, all pairs", "gaussian"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

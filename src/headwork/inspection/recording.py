@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from headwork.checks import nearest
-from headwork.layers.point import DeferredPoint
+from headwork.layers.hook_point import LazyHookPoint
 
 
 class Seen(Mapping[str, Tensor]):
@@ -82,8 +82,8 @@ def record(model: nn.Module, *names: str, every_call: bool = False) -> Iterator[
     try:
         for name in chosen:
             module, keep = points[name], partial(seen._keep, name, every_call)
-            if isinstance(module, DeferredPoint):
-                handles.append(module.keep_with(keep))
+            if isinstance(module, LazyHookPoint):
+                handles.append(module.register_lazy_hook(keep))
             else:
                 handles.append(module.register_forward_hook(partial(_keep_output, keep)))
         yield seen

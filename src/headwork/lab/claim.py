@@ -11,12 +11,12 @@ import torch
 from matplotlib.figure import Figure
 
 from headwork.checks import nearest
-from headwork.configs import Checked, config_to_dict
-from headwork.inspection.style import house_style
+from headwork.inspection.style import plot_style
 from headwork.lab import wording
 from headwork.lab.documents import Document, cite
 from headwork.lab.measuring import on_one_core
 from headwork.lab.verdict import Check, Verdict
+from headwork.serialise import Checked, config_to_dict
 
 LARGEST_SIZE = 10**8
 
@@ -163,7 +163,7 @@ class Finding(Generic[S, R]):
     n_held: int = 1
 
     def draw(self) -> Figure:
-        with house_style():
+        with plot_style():
             return self.claim.figure(self.result)
 
     def as_dict(self) -> dict[str, object]:

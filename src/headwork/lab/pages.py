@@ -7,12 +7,12 @@ from typing import Any
 
 from PIL import Image
 
-from headwork.configs import config_to_dict
-from headwork.inspection.style import house_style
+from headwork.inspection.style import plot_style
 from headwork.lab.claim import Finding
 from headwork.lab.documents import DOCUMENTS, TITLES
 from headwork.lab.verdict import Check
 from headwork.lab.wording import show
+from headwork.serialise import config_to_dict
 
 AnyFinding = Finding[Any, Any]
 
@@ -105,7 +105,7 @@ def errata_page(findings: Sequence[AnyFinding]) -> str:
 def _picture(finding: AnyFinding) -> bytes:
     """A PNG of at most 128 colours, which is small; the same figure is the same file."""
     drawn, small = io.BytesIO(), io.BytesIO()
-    with house_style():
+    with plot_style():
         finding.draw().savefig(drawn, format="png")
     Image.open(drawn).convert("RGB").quantize(128).save(small, format="png", optimize=True)
     return small.getvalue()

@@ -6,9 +6,9 @@ from headwork.layers.cache import DecoderCache as DecoderCache
 from headwork.layers.cache import FixedCache as FixedCache
 from headwork.layers.cache import GrowingCache as GrowingCache
 from headwork.layers.decoder_layer import DecoderLayer as DecoderLayer
+from headwork.layers.embeddings import LMHead as LMHead
 from headwork.layers.embeddings import PatchEmbedding as PatchEmbedding
 from headwork.layers.embeddings import TokenEmbedding as TokenEmbedding
-from headwork.layers.embeddings import WordOutput as WordOutput
 from headwork.layers.encoder_layer import EncoderLayer as EncoderLayer
 from headwork.layers.feed_forward import FeedForward as FeedForward
 from headwork.layers.feed_forward import GatedFeedForward as GatedFeedForward
@@ -19,10 +19,10 @@ from headwork.layers.grid_attention import ContentShiftAttention as ContentShift
 from headwork.layers.grid_attention import QueryShiftAttention as QueryShiftAttention
 from headwork.layers.grid_codes import AbsolutePositionalEmbedding as AbsolutePositionalEmbedding
 from headwork.layers.grid_codes import RelativePositionalEmbedding as RelativePositionalEmbedding
+from headwork.layers.hook_point import HookPoint as HookPoint
+from headwork.layers.hook_point import LazyHookPoint as LazyHookPoint
 from headwork.layers.norm import LayerNorm as LayerNorm
 from headwork.layers.norm import RMSNorm as RMSNorm
-from headwork.layers.point import DeferredPoint as DeferredPoint
-from headwork.layers.point import Point as Point
 from headwork.layers.pooling import AttentionPooling as AttentionPooling
 from headwork.layers.pooling import ClassTokenPooling as ClassTokenPooling
 from headwork.layers.pooling import FirstTokenPooling as FirstTokenPooling

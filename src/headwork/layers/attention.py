@@ -22,8 +22,8 @@ from headwork.functional.attention import (
 )
 from headwork.functional.fused import fused_attention
 from headwork.layers.cache import AttentionCache, KeysAndValues
+from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import HeadwiseLinear, linear
-from headwork.layers.point import DeferredPoint, Point
 from headwork.layers.positions import RelativeShifts, Rotation
 
 
@@ -83,12 +83,12 @@ class MultiHeadAttention(nn.Module):
         self.relative = relative
 
         kv_head = "head" if n_kv_heads == n_heads else "kv_head"
-        self.queries = Point("batch query head d_head")
-        self.keys = Point(f"batch key {kv_head} d_head")
-        self.values = Point(f"batch key {kv_head} d_value")
-        self.scores = DeferredPoint("batch head query key")
-        self.weights = DeferredPoint("batch head query key")
-        self.heads = Point("batch query head d_value")
+        self.queries = HookPoint("batch query head d_head")
+        self.keys = HookPoint(f"batch key {kv_head} d_head")
+        self.values = HookPoint(f"batch key {kv_head} d_value")
+        self.scores = LazyHookPoint("batch head query key")
+        self.weights = LazyHookPoint("batch head query key")
+        self.heads = HookPoint("batch query head d_value")
 
     def forward(
         self,
@@ -136,11 +136,11 @@ class MultiHeadAttention(nn.Module):
         scores = partial(scaled_scores, q, k, self.beta, bias)
         weights = partial(attention_weights, q, k, visible=visible, causal=causal, bias=bias, beta=self.beta)
         dropout = self.dropout if self.training else 0.0
-        new_scores = self.scores.offer(scores)
+        new_scores = self.scores.publish(scores)
         if new_scores is not None:
             beta = 1.0 if self.beta < math.inf else math.inf
             weights = partial(softargmax, new_scores, beta, hide_future(visible, q, k) if causal else visible)
-        new_weights = self.weights.offer(weights)
+        new_weights = self.weights.publish(weights)
         if new_scores is None and new_weights is None and self.beta <= LARGEST_BETA_FOR_A_SUM:
             return fused_attention(q, k, v, visible=visible, causal=causal, bias=bias, beta=self.beta, dropout=dropout)
         (v,) = hide_unseen(visible, v)

@@ -42,23 +42,23 @@ class TokenEmbedding(nn.Module):
         return f"vocab={self.table.shape[0]}, d_model={self.table.shape[1]}"
 
 
-class WordOutput(nn.Module):
+class LMHead(nn.Module):
     """One score for each word of the vocabulary at each token, by the embedding table (tied) or a map of its own.
 
     >>> embedding = TokenEmbedding(vocab=100, d_model=8)
-    >>> WordOutput(choices.TiedOutput(), 100, 8)(torch.randn(1, 5, 8), embedding).shape
+    >>> LMHead(choices.TiedLMHead(), 100, 8)(torch.randn(1, 5, 8), embedding).shape
     torch.Size([1, 5, 100])
     """
 
     axes = "batch token vocab"
 
-    def __init__(self, choice: choices.WordOutput, vocab: int, d_model: int) -> None:
+    def __init__(self, choice: choices.LMHead, vocab: int, d_model: int) -> None:
         super().__init__()
         match choice:
-            case choices.TiedOutput():
+            case choices.TiedLMHead():
                 self.scale = 1 / math.sqrt(d_model) if choice.scaled else 1.0
                 self.weight = None
-            case choices.UntiedOutput():
+            case choices.UntiedLMHead():
                 self.scale = 1.0
                 self.weight = linear(d_model, vocab, bias=False).weight
         self.bias = nn.Parameter(torch.zeros(vocab)) if choice.bias else None

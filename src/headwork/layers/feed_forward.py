@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from headwork import choices
 from headwork.checks import check_positive, check_probability
 from headwork.functional.fused import fused_gelu, fused_gelu_tanh
+from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
-from headwork.layers.point import Point
 
 ACTIVATIONS: dict[choices.Activation, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -43,7 +43,7 @@ class FeedForward(nn.Module):
         check_probability(dropout=dropout)
         self.activation = find_activation(activation)
         self.up = linear(d_model, d_ff, bias=bias)
-        self.hidden = Point("batch token d_ff")
+        self.hidden = HookPoint("batch token d_ff")
         self.dropout = nn.Dropout(dropout)
         self.down = linear(d_ff, d_model, bias=bias)
 

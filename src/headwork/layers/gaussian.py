@@ -19,8 +19,8 @@ from headwork.functional.gaussian import (
     mix_heads_along_axes,
 )
 from headwork.functional.relative import relative_index
+from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import linear
-from headwork.layers.point import DeferredPoint, Point
 
 AxisWeights = tuple[Float[Tensor, "head query_row row"], Float[Tensor, "head query_column column"]]
 
@@ -43,8 +43,8 @@ class PositionAttention(nn.Module):
         self.d_model, self.n_heads = d_model, n_heads
         self.value = None if d_value is None else linear(d_model, n_heads * d_value, bias=bias)
         self.out = linear(n_heads * (d_value or d_model), d_out or d_model, bias=bias)
-        self.weights = DeferredPoint("head row column key_row key_column")
-        self.heads = Point("batch row column head d_value")
+        self.weights = LazyHookPoint("head row column key_row key_column")
+        self.heads = HookPoint("batch row column head d_value")
 
     def axis_weights(self, grid: tuple[int, int], queries: Places | None = None) -> AxisWeights:
         """The weights as two factors, along the rows and along the columns."""
@@ -68,7 +68,7 @@ class PositionAttention(nn.Module):
         """Attend from every pixel, or from the rows and columns that `queries` names."""
         if x.ndim != 4 or x.shape[3] != self.d_model or 0 in x.shape[1:]:
             raise ValueError(f"x must have the axes (batch, row, column, {self.d_model}), got shape {tuple(x.shape)}")
-        new_weights = self.weights.offer(partial(self.table, (x.shape[1], x.shape[2]), queries))
+        new_weights = self.weights.publish(partial(self.table, (x.shape[1], x.shape[2]), queries))
         if self.value is None:
             heads = (
                 self._mix(x, queries)

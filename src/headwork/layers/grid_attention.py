@@ -13,8 +13,8 @@ from headwork.functional.attention import softargmax
 from headwork.functional.fused import fused_attention
 from headwork.functional.relative import pick_by_shift, relative_index
 from headwork.layers.gaussian import GaussianAttention, PositionAttention, ShiftAttention
+from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import linear
-from headwork.layers.point import DeferredPoint, Point
 
 
 class QueryShiftAttention(nn.Module):
@@ -42,7 +42,7 @@ class QueryShiftAttention(nn.Module):
         self.out = linear(d_model, d_model)
         self.row_codes = nn.Parameter(torch.randn(n_heads, 2 * grid[0] - 1, d_head))
         self.column_codes = nn.Parameter(torch.randn(n_heads, 2 * grid[1] - 1, d_head))
-        self.weights = DeferredPoint("batch head query key")
+        self.weights = LazyHookPoint("batch head query key")
 
     def forward(self, x: Float[Tensor, "batch row column d_model"]) -> Float[Tensor, "batch row column d_model"]:
         if x.ndim != 4 or x.shape[1:] != (*self.grid, self.d_model):
@@ -71,7 +71,7 @@ class QueryShiftAttention(nn.Module):
 
     def _attend(self, tokens: Tensor, q: Tensor, v: Tensor, scores: Tensor) -> Float[Tensor, "batch head query d_head"]:
         weights = partial(softargmax, scores)
-        new_weights = self.weights.offer(weights)
+        new_weights = self.weights.publish(weights)
         return (weights() if new_weights is None else new_weights) @ v
 
     def _heads(self, x: Tensor) -> Float[Tensor, "batch head token d_head"]:
@@ -89,11 +89,11 @@ class ContentShiftAttention(QueryShiftAttention):
     def __init__(self, d_model: int, n_heads: int, grid: tuple[int, int]) -> None:
         super().__init__(d_model, n_heads, grid)
         self.key = linear(d_model, d_model)
-        self.keys = Point("batch head key d_head")
+        self.keys = HookPoint("batch head key d_head")
 
     def _attend(self, tokens: Tensor, q: Tensor, v: Tensor, scores: Tensor) -> Float[Tensor, "batch head query d_head"]:
         k = self.keys(self._heads(self.key(tokens)))
-        new_weights = self.weights.offer(lambda: softargmax(self.beta * q @ k.mT + scores))
+        new_weights = self.weights.publish(lambda: softargmax(self.beta * q @ k.mT + scores))
         if new_weights is None:
             return fused_attention(q, k, v, bias=scores, beta=self.beta)
         return new_weights @ v

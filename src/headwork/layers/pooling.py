@@ -8,7 +8,7 @@ from headwork import choices, masks
 from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.feed_forward import FeedForward
 from headwork.layers.norm import LayerNorm
-from headwork.masks import check_tokens
+from headwork.masks import check_padding
 
 
 class ClassTokenPooling(nn.Module):
@@ -45,7 +45,7 @@ class FirstTokenPooling(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
     ) -> Float[Tensor, "batch d_model"]:
-        check_tokens(visible, (tokens.shape[0], tokens.shape[1]))
+        check_padding(visible, (tokens.shape[0], tokens.shape[1]))
         if visible is None:
             return tokens[:, 0]
         first = visible.int().argmax(1)
@@ -67,7 +67,7 @@ class MeanPooling(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
     ) -> Float[Tensor, "batch d_model"]:
-        check_tokens(visible, (tokens.shape[0], tokens.shape[1]))
+        check_padding(visible, (tokens.shape[0], tokens.shape[1]))
         if visible is None:
             return tokens.mean(1)
         n_visible = visible.sum(1, keepdim=True).clamp(min=1)
@@ -97,8 +97,8 @@ class AttentionPooling(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
     ) -> Float[Tensor, "batch d_model"]:
-        check_tokens(visible, (tokens.shape[0], tokens.shape[1]))
-        of_keys = None if visible is None else masks.tokens(visible)
+        check_padding(visible, (tokens.shape[0], tokens.shape[1]))
+        of_keys = None if visible is None else masks.key_padding(visible)
         pooled = self.attention(self.probe.expand(len(tokens), 1, -1), tokens, of_keys)
         return (pooled + self.feed_forward(self.norm(pooled))).squeeze(1)
 

@@ -2,18 +2,21 @@
 
 from headwork.models.decoder import Decoder as Decoder
 from headwork.models.decoder import DecoderConfig as DecoderConfig
+from headwork.models.description import Description as Description
+from headwork.models.description import ModelConfig as ModelConfig
+from headwork.models.description import describe as describe
+from headwork.models.description import example_inputs as example_inputs
 from headwork.models.encoder import Encoder as Encoder
 from headwork.models.encoder import EncoderConfig as EncoderConfig
 from headwork.models.encoder_decoder import EncoderDecoder as EncoderDecoder
 from headwork.models.encoder_decoder import EncoderDecoderConfig as EncoderDecoderConfig
 from headwork.models.gaussian_image_encoder import GaussianImageEncoder as GaussianImageEncoder
 from headwork.models.gaussian_image_encoder import GaussianImageEncoderConfig as GaussianImageEncoderConfig
+from headwork.models.published import MODEL_CONFIGS as MODEL_CONFIGS
+from headwork.models.published import PUBLISHED as PUBLISHED
+from headwork.models.published import AnyConfig as AnyConfig
+from headwork.models.published import published as published
 from headwork.models.resnet import ResNet as ResNet
 from headwork.models.resnet import ResNetConfig as ResNetConfig
-from headwork.models.sizes import SIZES as SIZES
-from headwork.models.sizes import Model as Model
-from headwork.models.sizes import ModelConfig as ModelConfig
-from headwork.models.sizes import build as build
-from headwork.models.sizes import size as size
 from headwork.models.vision_transformer import VisionTransformer as VisionTransformer
 from headwork.models.vision_transformer import VisionTransformerConfig as VisionTransformerConfig

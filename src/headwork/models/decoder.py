@@ -8,11 +8,12 @@ from torch import Tensor, nn
 from headwork import choices, masks
 from headwork.checks import check_positive
 from headwork.layers.cache import DecoderCache
-from headwork.layers.embeddings import TokenEmbedding, WordOutput
+from headwork.layers.embeddings import LMHead, TokenEmbedding
 from headwork.layers.encoder_layer import EncoderLayer
+from headwork.layers.hook_point import HookPoint
 from headwork.layers.norm import make_norm
-from headwork.layers.point import Point
 from headwork.layers.positions import count_positions
+from headwork.models.description import Description, numbered
 from headwork.models.stack import StackConfig, make_layers, make_text_positions
 
 
@@ -28,13 +29,28 @@ class DecoderConfig(StackConfig):
     norm: choices.AnyNorm = choices.LayerNorm()
     norm_order: choices.NormOrder = "pre"
     position: choices.TextPositions = choices.LearnedPositions(max_tokens=1024)
-    output: choices.WordOutput = choices.TiedOutput()
+    lm_head: choices.LMHead = choices.TiedLMHead()
     dropout: float = 0.1
     attention_dropout: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(vocab=self.vocab, n_layers=self.n_layers)
+
+    @property
+    def description(self) -> Description:
+        return Description(
+            input="text",
+            output="next token",
+            n_outputs=self.vocab,
+            vocab=self.vocab,
+            max_tokens=self.max_tokens,
+            layers=numbered("layers", self.n_layers),
+            attention=numbered("layers", self.n_layers, "attention"),
+        )
+
+    def build(self) -> "Decoder":
+        return Decoder(self)
 
 
 class Decoder(nn.Module):
@@ -61,10 +77,10 @@ class Decoder(nn.Module):
         self.embedding = TokenEmbedding(config.vocab, config.d_model)
         self.positions = make_text_positions(config, config.position, bidirectional=False)
         self.dropout = nn.Dropout(config.dropout)
-        self.tokens = Point("batch token d_model")
+        self.tokens = HookPoint("batch token d_model")
         self.layers = make_layers(EncoderLayer, config, config.n_layers)
         self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
-        self.words = WordOutput(config.output, config.vocab, config.d_model)
+        self.lm_head = LMHead(config.lm_head, config.vocab, config.d_model)
 
     def forward(
         self,
@@ -74,7 +90,7 @@ class Decoder(nn.Module):
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch token vocab"]:
         """Scores of the word after each token; `visible` marks the real tokens, those in the cache included."""
-        return self.words(self.decode(ids, visible=visible, cache=cache), self.embedding)
+        return self.lm_head(self.decode(ids, visible=visible, cache=cache), self.embedding)
 
     def decode(
         self,
@@ -87,14 +103,14 @@ class Decoder(nn.Module):
         x = self.embedding(ids)
         n_past = 0 if cache is None else cache.n_tokens
         n_key = n_past + ids.shape[1]
-        masks.check_tokens(visible, (len(ids), n_key))
+        masks.check_padding(visible, (len(ids), n_key))
         if cache is not None:
             cache.check(self.config.n_layers, visible)
         places = count_positions(ids, n_past=n_past, visible=visible)
         vectors = self.positions.vectors(places, n_key)
         x = self.tokens(self.dropout(x if vectors is None else x + vectors))
         bias, rotation = self.positions.bias(x, n_key), self.positions.rotation(places)
-        keys = None if visible is None else masks.tokens(visible)
+        keys = None if visible is None else masks.key_padding(visible)
         caches = [None] * len(self.layers) if cache is None else cache.self_attention
         for layer, layer_cache in zip(self.layers, caches, strict=True):
             x = layer(x, keys, causal=True, bias=bias, rotation=rotation, cache=layer_cache)

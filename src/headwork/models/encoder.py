@@ -7,14 +7,15 @@ from torch import Tensor, nn
 
 from headwork import choices, masks
 from headwork.checks import check_positive
-from headwork.layers.embeddings import TokenEmbedding, WordOutput
+from headwork.layers.embeddings import LMHead, TokenEmbedding
 from headwork.layers.encoder_layer import EncoderLayer
 from headwork.layers.feed_forward import find_activation
+from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
 from headwork.layers.norm import make_norm
-from headwork.layers.point import Point
 from headwork.layers.pooling import make_text_pooling
 from headwork.layers.positions import count_positions
+from headwork.models.description import Description, OutputKind, numbered
 from headwork.models.stack import StackConfig, make_layers, make_text_positions
 
 
@@ -23,7 +24,7 @@ class EncoderConfig(StackConfig):
     """BERT-base by default; `vocab` and `task` are yours to say."""
 
     vocab: int
-    task: choices.EncoderTask
+    head: choices.EncoderHead
     d_model: int = 768
     n_layers: int = 12
     heads: choices.AnyHeads = choices.Heads(n_heads=12)
@@ -41,11 +42,34 @@ class EncoderConfig(StackConfig):
         if self.n_segments < 0:
             raise ValueError(f"n_segments must be 0 (none) or more, got {self.n_segments}")
 
+    @property
+    def description(self) -> Description:
+        output: OutputKind
+        match self.head:
+            case choices.ClassificationHead():
+                output, n_outputs = "class", self.head.n_classes
+            case choices.MaskedLMHead():
+                output, n_outputs = "masked token", self.vocab
+            case choices.NoHead():
+                output, n_outputs = "hidden state", self.d_model
+        return Description(
+            input="text",
+            output=output,
+            n_outputs=n_outputs,
+            vocab=self.vocab,
+            max_tokens=self.max_tokens,
+            layers=numbered("layers", self.n_layers),
+            attention=numbered("layers", self.n_layers, "attention"),
+        )
+
+    def build(self) -> "Encoder":
+        return Encoder(self)
+
 
 class Encoder(nn.Module):
     """Token, position and segment embeddings, a stack of layers, and the head of the task.
 
-    >>> config = EncoderConfig(vocab=100, task=choices.Features(), d_model=8, n_layers=2,
+    >>> config = EncoderConfig(vocab=100, head=choices.NoHead(), d_model=8, n_layers=2,
     ...     heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=32))
     >>> Encoder(config)(torch.tensor([[3, 1, 4, 1, 5]])).shape
     torch.Size([1, 5, 8])
@@ -61,7 +85,7 @@ class Encoder(nn.Module):
         self.positions = make_text_positions(config, config.position, bidirectional=True)
         self.embedding_norm = make_norm(config.norm, config.d_model) if config.norm_order == "post" else None
         self.dropout = nn.Dropout(config.dropout)
-        self.tokens = Point("batch token d_model")
+        self.tokens = HookPoint("batch token d_model")
         self.layers = make_layers(EncoderLayer, config, config.n_layers)
         self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
         self.head = make_head(config)
@@ -86,11 +110,11 @@ class Encoder(nn.Module):
     ) -> Float[Tensor, "batch token d_model"]:
         """The vector of each token, before the head. Padding is hidden from every token."""
         x = self.embedding(ids)
-        masks.check_tokens(visible, (ids.shape[0], ids.shape[1]))
+        masks.check_padding(visible, (ids.shape[0], ids.shape[1]))
         x = self._embed(x, ids, segments, visible)
         bias = self.positions.bias(x, ids.shape[1])
         rotation = self.positions.rotation(count_positions(ids, visible=visible))
-        keys = None if visible is None else masks.tokens(visible)
+        keys = None if visible is None else masks.key_padding(visible)
         for layer in self.layers:
             x = layer(x, keys, bias=bias, rotation=rotation)
         return x if self.final_norm is None else self.final_norm(x)
@@ -112,12 +136,12 @@ class Encoder(nn.Module):
         return self.tokens(self.dropout(x))
 
 
-class ClassifyHead(nn.Module):
+class ClassificationHead(nn.Module):
     """Pool, dense, activation, linear."""
 
     axes = "batch class"
 
-    def __init__(self, config: EncoderConfig, task: choices.Classify) -> None:
+    def __init__(self, config: EncoderConfig, task: choices.ClassificationHead) -> None:
         super().__init__()
         self.pooling = make_text_pooling(task.pooling, config.d_model)
         self.dense = linear(config.d_model, config.d_model)
@@ -135,17 +159,17 @@ class ClassifyHead(nn.Module):
         return self.classes(self.dropout(pooled))
 
 
-class FillMasksHead(nn.Module):
+class MaskedLMHead(nn.Module):
     """Dense, activation, norm, then the score of each word by the embedding table."""
 
     axes = "batch token vocab"
 
-    def __init__(self, config: EncoderConfig, task: choices.FillMasks) -> None:
+    def __init__(self, config: EncoderConfig, task: choices.MaskedLMHead) -> None:
         super().__init__()
         self.dense = linear(config.d_model, config.d_model)
         self.activation = find_activation(task.activation)
         self.norm = make_norm(config.norm, config.d_model)
-        self.words = WordOutput(choices.TiedOutput(bias=True), config.vocab, config.d_model)
+        self.lm_head = LMHead(choices.TiedLMHead(bias=True), config.vocab, config.d_model)
 
     def forward(
         self,
@@ -153,14 +177,14 @@ class FillMasksHead(nn.Module):
         embedding: TokenEmbedding,
         visible: Bool[Tensor, "batch token"] | None,
     ) -> Float[Tensor, "batch token vocab"]:
-        return self.words(self.norm(self.activation(self.dense(x))), embedding)
+        return self.lm_head(self.norm(self.activation(self.dense(x))), embedding)
 
 
-def make_head(config: EncoderConfig) -> ClassifyHead | FillMasksHead | None:
-    match config.task:
-        case choices.Classify():
-            return ClassifyHead(config, config.task)
-        case choices.FillMasks():
-            return FillMasksHead(config, config.task)
-        case choices.Features():
+def make_head(config: EncoderConfig) -> ClassificationHead | MaskedLMHead | None:
+    match config.head:
+        case choices.ClassificationHead():
+            return ClassificationHead(config, config.head)
+        case choices.MaskedLMHead():
+            return MaskedLMHead(config, config.head)
+        case choices.NoHead():
             return None

@@ -13,11 +13,12 @@ from headwork import choices, masks
 from headwork.checks import check_positive
 from headwork.layers.cache import DecoderCache
 from headwork.layers.decoder_layer import DecoderLayer
-from headwork.layers.embeddings import TokenEmbedding, WordOutput
+from headwork.layers.embeddings import LMHead, TokenEmbedding
 from headwork.layers.encoder_layer import EncoderLayer
+from headwork.layers.hook_point import HookPoint
 from headwork.layers.norm import make_norm
-from headwork.layers.point import Point
 from headwork.layers.positions import Positions, count_positions
+from headwork.models.description import Description, numbered
 from headwork.models.stack import StackConfig, make_layers, make_text_positions
 
 
@@ -39,7 +40,7 @@ class EncoderDecoderConfig(StackConfig):
     norm_order: choices.NormOrder = "post"
     position: choices.TextPositions = choices.SinusoidalPositions()
     scaled_embedding: bool = True
-    output: choices.WordOutput = choices.TiedOutput()
+    lm_head: choices.LMHead = choices.TiedLMHead()
     dropout: float = 0.1
     attention_dropout: float = 0.0
 
@@ -51,6 +52,26 @@ class EncoderDecoderConfig(StackConfig):
             n_encoder_layers=self.n_encoder_layers,
             n_decoder_layers=self.n_decoder_layers,
         )
+
+    @property
+    def description(self) -> Description:
+        n_encoder, n_decoder = self.n_encoder_layers, self.n_decoder_layers
+        return Description(
+            input="text pair",
+            output="next token",
+            n_outputs=self.target_vocab or self.vocab,
+            vocab=self.vocab,
+            max_tokens=self.max_tokens,
+            layers=(*numbered("encoder_layers", n_encoder), *numbered("decoder_layers", n_decoder)),
+            attention=(
+                *numbered("encoder_layers", n_encoder, "attention"),
+                *numbered("decoder_layers", n_decoder, "self_attention"),
+            ),
+            cross_attention=numbered("decoder_layers", n_decoder, "cross_attention"),
+        )
+
+    def build(self) -> "EncoderDecoder":
+        return EncoderDecoder(self)
 
 
 class EncoderDecoder(nn.Module):
@@ -75,15 +96,15 @@ class EncoderDecoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
         self.encoder_positions = make_text_positions(config, config.position, bidirectional=True)
-        self.encoder_tokens = Point("batch source_token d_model")
+        self.encoder_tokens = HookPoint("batch source_token d_model")
         self.encoder_layers = make_layers(EncoderLayer, config, config.n_encoder_layers)
         self.encoder_norm = make_norm(config.norm, config.d_model) if pre else None
 
         self.decoder_positions = make_text_positions(config, config.position, bidirectional=False)
-        self.decoder_tokens = Point("batch token d_model")
+        self.decoder_tokens = HookPoint("batch token d_model")
         self.decoder_layers = make_layers(DecoderLayer, config, config.n_decoder_layers)
         self.decoder_norm = make_norm(config.norm, config.d_model) if pre else None
-        self.words = WordOutput(config.output, config.target_vocab or config.vocab, config.d_model)
+        self.lm_head = LMHead(config.lm_head, config.target_vocab or config.vocab, config.d_model)
 
     def forward(
         self,
@@ -102,11 +123,11 @@ class EncoderDecoder(nn.Module):
     ) -> Float[Tensor, "batch source_token d_model"]:
         """The memory: a vector for each source token."""
         x = self.embedding(source)
-        masks.check_tokens(visible, (source.shape[0], source.shape[1]), "source_visible")
+        masks.check_padding(visible, (source.shape[0], source.shape[1]), "source_visible")
         places = count_positions(source, visible=visible)
         x = self.encoder_tokens(self._place(x, self.encoder_positions, places, source.shape[1]))
         bias, rotation = self.encoder_positions.bias(x, source.shape[1]), self.encoder_positions.rotation(places)
-        keys = None if visible is None else masks.tokens(visible)
+        keys = None if visible is None else masks.key_padding(visible)
         for layer in self.encoder_layers:
             x = layer(x, keys, bias=bias, rotation=rotation)
         return x if self.encoder_norm is None else self.dropout(self.encoder_norm(x))
@@ -126,15 +147,15 @@ class EncoderDecoder(nn.Module):
             raise ValueError(f"source and target must have the same batch size, got {len(memory)} and {len(target)}")
         n_past = 0 if cache is None else cache.n_tokens
         n_key = n_past + target.shape[1]
-        masks.check_tokens(visible, (len(target), n_key), "target_visible")
+        masks.check_padding(visible, (len(target), n_key), "target_visible")
         if cache is not None:
             cache.check(self.config.n_decoder_layers, visible)
-        masks.check_tokens(memory_visible, (memory.shape[0], memory.shape[1]), "memory_visible")
+        masks.check_padding(memory_visible, (memory.shape[0], memory.shape[1]), "memory_visible")
         places = count_positions(target, n_past=n_past, visible=visible)
         x = self.decoder_tokens(self._place(x, self.decoder_positions, places, n_key))
         bias, rotation = self.decoder_positions.bias(x, n_key), self.decoder_positions.rotation(places)
-        keys = None if visible is None else masks.tokens(visible)
-        memory_keys = None if memory_visible is None else masks.tokens(memory_visible)
+        keys = None if visible is None else masks.key_padding(visible)
+        memory_keys = None if memory_visible is None else masks.key_padding(memory_visible)
         for i, layer in enumerate(self.decoder_layers):
             x = layer(
                 x,
@@ -148,7 +169,7 @@ class EncoderDecoder(nn.Module):
             )
         if self.decoder_norm is not None:
             x = self.dropout(self.decoder_norm(x))
-        return self.words(x, self._target_embedding)
+        return self.lm_head(x, self._target_embedding)
 
     def new_cache(self) -> DecoderCache:
         return DecoderCache(self.config.n_decoder_layers)

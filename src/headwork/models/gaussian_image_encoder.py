@@ -8,15 +8,16 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.checks import check_positive, check_probability
-from headwork.configs import Checked
 from headwork.layers.embeddings import PatchEmbedding
 from headwork.layers.feed_forward import make_feed_forward
 from headwork.layers.grid_attention import make_image_attention
+from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
 from headwork.layers.norm import make_norm
-from headwork.layers.point import Point
 from headwork.layers.pooling import MeanPooling
 from headwork.layers.residual import make_residual
+from headwork.models.description import Description, numbered
+from headwork.serialise import Checked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,22 @@ class GaussianImageEncoderConfig(Checked):
     def grid(self) -> tuple[int, int]:
         """How many (rows, columns) of patches there are."""
         return self.image[0] // self.patch[0], self.image[1] // self.patch[1]
+
+    @property
+    def description(self) -> Description:
+        return Description(
+            input="image",
+            output="class",
+            n_outputs=self.n_classes,
+            image=self.image,
+            n_channels=self.n_channels,
+            grid=self.grid,
+            layers=numbered("layers", self.n_layers),
+            attention=numbered("layers", self.n_layers, "attention"),
+        )
+
+    def build(self) -> "GaussianImageEncoder":
+        return GaussianImageEncoder(self)
 
 
 class ImageLayer(nn.Module):
@@ -91,12 +108,12 @@ class GaussianImageEncoder(nn.Module):
         self.patches = PatchEmbedding(config.n_channels, config.patch, config.d_model)
         self.embedding_norm = make_norm(config.norm, config.d_model) if config.norm_order == "post" else None
         self.dropout = nn.Dropout(config.dropout)
-        self.tokens = Point("batch token d_model")
+        self.tokens = HookPoint("batch token d_model")
         self.layers = nn.ModuleList(ImageLayer(config) for _ in range(config.n_layers))
         self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
         self.pooling = MeanPooling()
         self.classes = linear(config.d_model, config.n_classes)
-        self.logits = Point("batch class")
+        self.logits = HookPoint("batch class")
 
     def forward(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch class"]:
         return self.logits(self.classes(self.pooling(self.encode(image))))

@@ -6,10 +6,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.checks import check_positive
-from headwork.configs import Checked
 from headwork.functional.patches import check_image
+from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
-from headwork.layers.point import Point
+from headwork.models.description import Description, numbered
+from headwork.serialise import Checked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,19 @@ class ResNetConfig(Checked):
         check_positive(n_classes=self.n_classes, n_channels=self.n_channels, n_blocks=self.n_blocks)
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"widths must name the channels of each stage, each 1 or more, got {self.widths}")
+
+    @property
+    def description(self) -> Description:
+        return Description(
+            input="image",
+            output="class",
+            n_outputs=self.n_classes,
+            n_channels=self.n_channels,
+            layers=numbered("blocks", self.n_blocks * len(self.widths)),
+        )
+
+    def build(self) -> "ResNet":
+        return ResNet(self)
 
 
 class ResidualBlock(nn.Module):
@@ -64,16 +78,16 @@ class ResNet(nn.Module):
         first = config.widths[0]
         self.conv = nn.Conv2d(config.n_channels, first, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(first)
-        self.features = Point("batch channel row column")
+        self.features = HookPoint("batch channel row column")
         self.blocks = nn.ModuleList()
         d_in = first
         for stage, width in enumerate(config.widths):
             for block in range(config.n_blocks):
                 self.blocks.append(ResidualBlock(d_in, width, stride=2 if stage and not block else 1))
                 d_in = width
-        self.pooled = Point("batch channel")
+        self.pooled = HookPoint("batch channel")
         self.classes = linear(d_in, config.n_classes)
-        self.logits = Point("batch class")
+        self.logits = HookPoint("batch class")
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

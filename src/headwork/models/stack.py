@@ -6,10 +6,10 @@ from torch import nn
 
 from headwork import choices
 from headwork.checks import check_positive, check_probability
-from headwork.configs import Checked
 from headwork.layers.decoder_layer import DecoderLayer
 from headwork.layers.encoder_layer import EncoderLayer
 from headwork.layers.positions import Positions, make_positions
+from headwork.serialise import Checked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,11 @@ class StackConfig(Checked):
     def d_head(self) -> int | None:
         """The width of a query, if it was given; d_model / n_heads if not."""
         return self.heads.d_head if isinstance(self.heads, choices.Heads) else None
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest sequence that has positions; None: any length."""
+        return self.position.max_tokens if isinstance(self.position, choices.LearnedPositions) else None
 
 
 def make_layers(kind: type[EncoderLayer] | type[DecoderLayer], config: StackConfig, n_layers: int) -> nn.ModuleList:

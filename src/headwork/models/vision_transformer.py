@@ -9,11 +9,12 @@ from headwork import choices
 from headwork.checks import check_positive
 from headwork.layers.embeddings import PatchEmbedding
 from headwork.layers.encoder_layer import EncoderLayer
+from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
 from headwork.layers.norm import make_norm
-from headwork.layers.point import Point
 from headwork.layers.pooling import make_image_pooling
 from headwork.layers.positions import make_grid
+from headwork.models.description import Description, numbered
 from headwork.models.stack import StackConfig, make_layers
 
 
@@ -50,6 +51,22 @@ class VisionTransformerConfig(StackConfig):
         """How many (rows, columns) of patches there are."""
         return self.image[0] // self.patch[0], self.image[1] // self.patch[1]
 
+    @property
+    def description(self) -> Description:
+        return Description(
+            input="image",
+            output="class",
+            n_outputs=self.n_classes,
+            image=self.image,
+            n_channels=self.n_channels,
+            grid=self.grid,
+            layers=numbered("layers", self.n_layers),
+            attention=numbered("layers", self.n_layers, "attention"),
+        )
+
+    def build(self) -> "VisionTransformer":
+        return VisionTransformer(self)
+
 
 class VisionTransformer(nn.Module):
     """Patches become tokens, tokens look at each other, one vector is read and classified.
@@ -73,11 +90,11 @@ class VisionTransformer(nn.Module):
         self.positions = make_grid(config.position, config.grid, config.d_model)
         self.pooling = make_image_pooling(config.pooling, config.d_model)
         self.dropout = nn.Dropout(config.dropout)
-        self.tokens = Point("batch token d_model")
+        self.tokens = HookPoint("batch token d_model")
         self.layers = make_layers(EncoderLayer, config, config.n_layers)
         self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
         self.classes = linear(config.d_model, config.n_classes)
-        self.logits = Point("batch class")
+        self.logits = HookPoint("batch class")
 
     def forward(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch class"]:
         return self.logits(self.classes(self.pooling(self.encode(image))))

@@ -16,7 +16,7 @@ def reviews_encoder() -> RunConfig:
         data=Reviews(max_tokens=256),
         model=EncoderConfig(
             vocab=1,  # as many as the reviews have, once they are read
-            task=choices.Classify(n_classes=2, pooling=choices.MeanPooling()),
+            head=choices.ClassificationHead(n_classes=2, pooling=choices.MeanPooling()),
             d_model=64,
             n_layers=1,
             heads=choices.Heads(n_heads=4),

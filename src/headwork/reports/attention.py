@@ -14,7 +14,7 @@ from torch import Tensor
 from headwork.inspection.centre_figures import draw_centres
 from headwork.inspection.figures import N_HEADS_DRAWN, N_LAYERS_DRAWN, look_at_heads, map_patches, show_image
 from headwork.inspection.head_figures import draw_heads
-from headwork.inspection.style import house_style
+from headwork.inspection.style import plot_style
 from headwork.layers import AttentionPooling, ClassTokenPooling, GaussianAttention, PositionAttention
 from headwork.models import Decoder, Encoder, EncoderDecoder, GaussianImageEncoder, VisionTransformer
 from headwork.reports.labels import visible as make_visible
@@ -49,7 +49,7 @@ def draw_class_token(
     heads = look_at_heads(model, names, image[None])
     grid = model.patches.grid(image[None])
     maps = {name: torch.stack([map_patches(head, grid) for head in layer]) for name, layer in heads.items()}
-    with house_style():
+    with plot_style():
         figure = _draw_maps(maps, image if shown is None else shown)
     who = {
         ClassTokenPooling: "the class token",
@@ -151,7 +151,7 @@ def draw_tables(
     n_heads = min(max(map(len, heads.values())), N_HEADS_DRAWN)
     turned = UPWARDS if max(map(len, keys)) > 1 else {}
     size, letters = _size_tables(len(heads), n_heads, queries, keys)
-    with house_style():
+    with plot_style():
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(len(heads), n_heads, squeeze=False, subplot_kw={"xticks": [], "yticks": []})
         for row, (name, layer) in zip(axes, heads.items(), strict=True):

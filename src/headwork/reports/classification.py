@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork.inspection.figures import show_image
-from headwork.inspection.style import house_style
+from headwork.inspection.style import plot_style
 from headwork.reports.labels import shorten
 from headwork.reports.pictures import GLOW, INK, UPWARDS
 from headwork.reports.tables import Table
@@ -86,7 +86,7 @@ def draw_confusion(truth: Int[Tensor, "example"], predicted: Int[Tensor, "exampl
     share = counts / counts.sum(1, keepdim=True).clamp(min=1)
     names = [shorten(label, 16) for label in labels]
     size = max(2.2, min(0.36 * len(labels), 7.5))
-    with house_style():
+    with plot_style():
         figure = Figure(figsize=(size + 1.2, size + 0.9), layout="constrained")
         ax = figure.subplots()
         right = torch.diag(share.diagonal())
@@ -129,7 +129,7 @@ def draw_worst_images(result: Classification, n: int = 12) -> Figure:
         raise ValueError("result must hold at least one mistake, got none")
     n_across = min(len(chosen), 6)
     n_down = math.ceil(len(chosen) / n_across)
-    with house_style():
+    with plot_style():
         figure = Figure(figsize=(1.45 * n_across, 1.85 * n_down), layout="constrained")
         for place, ax in enumerate(figure.subplots(n_down, n_across, squeeze=False).flat):
             if place >= len(chosen):

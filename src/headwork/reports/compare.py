@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from headwork.checks import nearest
-from headwork.inspection.style import house_style
+from headwork.inspection.style import plot_style
 from headwork.reports.curves import N_POINTS_MARKED, Row, best_row, last_row, metric_names, style_epochs
 from headwork.reports.labels import shorten
 from headwork.reports.page import Page
@@ -66,7 +66,7 @@ class Comparison:
         panels = ["loss"] if self.metric is None else ["loss", self.metric]
         n_across = min(3, len(self.runs))
         height = 2.9 + 0.17 * math.ceil(len(self.runs) / n_across)
-        with house_style():
+        with plot_style():
             figure = Figure(figsize=(4.4 * len(panels), height), layout="constrained")
             for ax, name in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
                 lines = _draw_runs(ax, self.runs, name, self.by)

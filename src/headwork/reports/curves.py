@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from headwork.checks import check_one_of, nearest
-from headwork.inspection.style import house_style
+from headwork.inspection.style import plot_style
 from headwork.reports.tables import show
 
 SPLITS = ("train", "valid", "test")
@@ -107,7 +107,7 @@ def draw_curves(rows: Sequence[Row], metric: str | None = None) -> Figure:
     known = {"loss", *(name for row in rows for name in row.metrics)}
     if panels[-1] not in known:
         raise ValueError(f"metric {metric!r} is not known{nearest(panels[-1], sorted(known))}")
-    with house_style():
+    with plot_style():
         figure = Figure(figsize=(4.4 * len(panels), 2.9), layout="constrained")
         for ax, name in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _draw_panel(ax, rows, name, best_row(rows, metric or "loss"))

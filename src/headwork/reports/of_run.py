@@ -11,7 +11,7 @@ from headwork.data import Dataset, Examples, ImageBatch, PairBatch, TextBatch, T
 from headwork.generation import Sample, stream_long, translate
 from headwork.layers import PositionAttention
 from headwork.models import Decoder, Encoder, EncoderDecoder, GaussianImageEncoder, VisionTransformer
-from headwork.models.sizes import ModelConfig
+from headwork.models.published import AnyConfig as ModelConfig
 from headwork.reports.attention import (
     draw_between_tokens,
     draw_class_token,
@@ -101,8 +101,8 @@ def classify(run: Run, model: nn.Module, examples: Examples) -> Classification |
         truth.append(batch.label)
         if isinstance(batch, ImageBatch):
             images.append(batch.image)
-        elif run.tokens is not None:
-            texts += [run.tokens.decode(ids.tolist()) for ids in batch.ids]
+        elif run.tokenizer is not None:
+            texts += [run.tokenizer.decode(ids.tolist()) for ids in batch.ids]
     return Classification(
         probabilities=torch.cat(answers),
         truth=torch.cat(truth),
@@ -114,15 +114,15 @@ def classify(run: Run, model: nn.Module, examples: Examples) -> Classification |
 
 def say_something(run: Run, model: nn.Module, examples: Examples) -> Iterator[Part]:
     """Translations of the first test examples beside the true ones, or how a text of the test goes on."""
-    if run.tokens is None:
+    if run.tokenizer is None:
         return
-    tokens, batch = run.tokens, examples.batch(range(min(N_TRANSLATED, len(examples))))
+    tokens, batch = run.tokenizer, examples.batch(range(min(N_TRANSLATED, len(examples))))
     match model, batch:
         case EncoderDecoder(), PairBatch():
             said = translate(
                 model,
                 batch.source,
-                n_new=batch.target.shape[1],
+                max_new_tokens=batch.target.shape[1],
                 begin=tokens.begin,
                 end=tokens.end,
                 source_visible=batch.source_visible,
@@ -134,9 +134,9 @@ def say_something(run: Run, model: nn.Module, examples: Examples) -> Iterator[Pa
             )
             yield Table(("source", "true", "the model", ""), rows, "Examples of the test, translated greedily.")
         case Decoder(), TokenBatch():
-            how, generator = Sample(temperature=0.8), torch.Generator().manual_seed(0)
+            sampling, generator = Sample(temperature=0.8), torch.Generator().manual_seed(0)
             prompt = batch.ids[:1, : batch.ids.shape[1] // 2]
-            new = stream_long(model, prompt, n_new=N_WRITTEN, how=how, generator=generator)
+            new = stream_long(model, prompt, max_new_tokens=N_WRITTEN, sampling=sampling, generator=generator)
             yield f"The beginning is from the test; the model adds {N_WRITTEN} tokens (temperature 0.8, seed 0)."
             yield Passage(tokens.decode(prompt[0].tolist()), tokens.decode([int(token) for token in new]))
         case _:
@@ -148,8 +148,8 @@ def draw_attention(run: Run, model: nn.Module, examples: Examples) -> Iterator[P
     batch = on_device(examples.batch(range(N_EXAMPLES)), next(model.parameters()).device)
 
     def strings(ids: Tensor) -> list[str]:
-        assert run.tokens is not None
-        return run.tokens.strings(ids.tolist())
+        assert run.tokenizer is not None
+        return run.tokenizer.strings(ids.tolist())
 
     match model, batch:
         case GaussianImageEncoder(), _ if any(isinstance(module, PositionAttention) for module in model.modules()):

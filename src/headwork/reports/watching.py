@@ -10,8 +10,8 @@ from headwork.data import Dataset, Examples
 from headwork.inspection.centres import Snapshot, snapshot_centres
 from headwork.inspection.head_log import log_heads
 from headwork.reports.of_run import draw_attention
+from headwork.training.data_order import Plan
 from headwork.training.log import Watcher
-from headwork.training.order import Plan
 from headwork.training.run import Run
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ def new_folder(path: Path, n_bytes: int = 0) -> Iterator[Path]:
         raise ValueError(f"folder must be a new one, got {path}, which exists")
     staging = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with telling(path, n_bytes):
+        with explain_disk_errors(path, n_bytes):
             path.parent.mkdir(parents=True, exist_ok=True)
             check_room(path.parent, n_bytes)
             shutil.rmtree(staging, ignore_errors=True)
@@ -52,7 +52,7 @@ def sweep(folder: Path) -> None:
 
 
 @contextmanager
-def telling(path: Path, n_bytes: int = 0) -> Iterator[None]:
+def explain_disk_errors(path: Path, n_bytes: int = 0) -> Iterator[None]:
     """Let an error of the disk say what could not be written, and how many bytes that needs."""
     try:
         yield
@@ -91,7 +91,7 @@ def replace_file(path: Path, text: str) -> None:
     """Write a file whole or not at all, over what is there."""
     staging = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with telling(path, len(text)):
+        with explain_disk_errors(path, len(text)):
             staging.write_text(text, encoding="utf-8")
             _flush(staging)
             staging.replace(path)
@@ -102,7 +102,7 @@ def replace_file(path: Path, text: str) -> None:
 
 def append_to_file(path: Path, text: str) -> None:
     """Write behind what is there, and wait until the disk has it."""
-    with telling(path, len(text)):
+    with explain_disk_errors(path, len(text)):
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
         _flush(path)
@@ -112,7 +112,7 @@ def link_file(source: Path, path: Path) -> None:
     """Let `path` be the same file as `source`, in one step; a copy where the disk knows no links."""
     staging = path.with_name(f".{path.name}.{os.getpid()}.part")
     staging.unlink(missing_ok=True)
-    with telling(path, source.stat().st_size):
+    with explain_disk_errors(path, source.stat().st_size):
         try:
             os.link(source, staging)
         except OSError:

@@ -10,9 +10,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from headwork.configs import config_from_dict, config_to_dict
 from headwork.convert import Conversion, conversions_of, convert
-from headwork.models.sizes import ModelConfig, build
+from headwork.models.description import ModelConfig
+from headwork.models.published import MODEL_CONFIGS
+from headwork.serialise import config_from_dict, config_to_dict
 from headwork.storage.folders import MANIFEST, DamagedError, new_folder, verify
 
 CONFIG, WEIGHTS, BEST = "config.json", "model.safetensors", "checkpoints/best.json"
@@ -38,7 +39,7 @@ def load(folder: Path | str) -> nn.Module:
     if (folder / MANIFEST).exists():
         verify(folder)
     about = read_json(folder / CONFIG)
-    model: nn.Module = build(config_from_dict(about.get("model"), get_args(ModelConfig)))
+    model: nn.Module = config_from_dict(about.get("model"), MODEL_CONFIGS).build()
     for how in cast(list[object], about.get("conversions", [])):
         model = convert(model, config_from_dict(how, get_args(Conversion)))
     return fill(model, folder).eval()

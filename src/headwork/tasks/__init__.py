@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from headwork.data import Tokens
+from headwork.data import Tokenizer
 from headwork.models.decoder import DecoderConfig
 from headwork.models.encoder import EncoderConfig
 from headwork.models.encoder_decoder import EncoderDecoderConfig
-from headwork.models.sizes import ModelConfig
+from headwork.models.published import AnyConfig as ModelConfig
 from headwork.tasks.classification import ImageClassification as ImageClassification
 from headwork.tasks.classification import TextClassification as TextClassification
 from headwork.tasks.classification import probabilities as probabilities
@@ -22,15 +22,15 @@ from headwork.tasks.task import means as means
 AnyTask = Task[Any]
 
 
-def make_task(model: ModelConfig, labels: tuple[str, ...] | None, tokens: Tokens | None) -> AnyTask:
+def make_task(model: ModelConfig, labels: tuple[str, ...] | None, tokenizer: Tokenizer | None) -> AnyTask:
     """What a model of this kind is trained for."""
     match model:
         case DecoderConfig():
-            assert tokens is not None
-            return LanguageModelling(tokens)
+            assert tokenizer is not None
+            return LanguageModelling(tokenizer)
         case EncoderDecoderConfig():
-            assert tokens is not None
-            return Translation(tokens)
+            assert tokenizer is not None
+            return Translation(tokenizer)
         case EncoderConfig():
             assert labels is not None
             return TextClassification(labels)

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwork.data import IGNORE, PairBatch, TokenBatch, Tokens
+from headwork.data import IGNORE, PairBatch, TokenBatch, Tokenizer
 from headwork.generation import translate
 from headwork.models.encoder_decoder import EncoderDecoder
 from headwork.tasks.task import Share, Shares
@@ -37,7 +37,7 @@ def count_targets(following: Int[Tensor, "batch token"]) -> int:
 class LanguageModelling:
     """Which token comes next."""
 
-    tokens: Tokens
+    tokenizer: Tokenizer
     metric: str = "loss"
     best: Literal["highest", "lowest"] = "lowest"
 
@@ -55,7 +55,7 @@ class LanguageModelling:
 class Translation:
     """A text in other words; the best is the one that is right from its first token to its last most often."""
 
-    tokens: Tokens
+    tokenizer: Tokenizer
     metric: str = "exact_match"
     best: Literal["highest", "lowest"] = "highest"
 
@@ -71,11 +71,11 @@ class Translation:
         said = translate(
             model,
             batch.source,
-            n_new=batch.next.shape[1],
-            begin=self.tokens.begin,
-            end=self.tokens.end,
+            max_new_tokens=batch.next.shape[1],
+            begin=self.tokenizer.begin,
+            end=self.tokenizer.end,
             source_visible=batch.source_visible,
         )
-        said = F.pad(said, (0, batch.next.shape[1] - said.shape[1]), value=self.tokens.end)
+        said = F.pad(said, (0, batch.next.shape[1] - said.shape[1]), value=self.tokenizer.end)
         right = ((said == batch.next) | (batch.next == IGNORE)).all(1).float().sum()
         return {**self.score(model, batch), "exact_match": Share(right, len(said))}

@@ -32,7 +32,7 @@ class Progress:
     shares: dict[str, tuple[float, float]] = field(default_factory=dict)
     """The figures on the training data since the last evaluation, as (total, weight)."""
     best_step: int | None = None
-    best_figure: float | None = None
+    best_value: float | None = None
     n_worse: int = 0
     """Evaluations since the best one."""
     seconds: float = 0.0

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headwork.checks import check_above_zero, check_positive, check_probability
-from headwork.configs import Checked
 from headwork.data import DataConfig
-from headwork.models.sizes import ModelConfig
+from headwork.models.published import AnyConfig as ModelConfig
+from headwork.serialise import Checked
 
 Precision = Literal["float32", "bfloat16", "float16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]

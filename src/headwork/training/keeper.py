@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from headwork.storage.claims import claimed
 from headwork.storage.folders import MANIFEST, link_file, sweep, verify
+from headwork.storage.lock import locked
 from headwork.storage.models import CONFIG, WEIGHTS, load
 from headwork.tasks import means
 from headwork.training.checkpoints import (
@@ -19,10 +19,10 @@ from headwork.training.checkpoints import (
     save_checkpoint,
     set_aside,
 )
+from headwork.training.data_order import Plan
 from headwork.training.display import Display
 from headwork.training.learner import Learner
 from headwork.training.log import Log, Watcher
-from headwork.training.order import Plan
 from headwork.training.run import Run
 
 N_KEPT = 2
@@ -51,7 +51,7 @@ class Keeper:
         if (folder / MANIFEST).exists():
             raise ValueError(f"run must be the folder of a run, got {folder}, which is one of its checkpoints")
         if self.writes:
-            self.leaving.enter_context(claimed(folder))
+            self.leaving.enter_context(locked(folder))
         self.leaving.callback(self.display.stop)
         return self
 
@@ -93,10 +93,10 @@ class Keeper:
         """Write the figures down, and whether they are the best so far."""
         task = self.run.task
         figure = valid[task.metric]
-        before = progress.best_figure
+        before = progress.best_value
         is_best = before is None or (figure > before if task.best == "highest" else figure < before)
         if is_best:
-            progress.best_step, progress.best_figure, progress.n_worse = progress.step, figure, 0
+            progress.best_step, progress.best_value, progress.n_worse = progress.step, figure, 0
         else:
             progress.n_worse += 1
         figures = {"train": means(progress.shares), "valid": valid}

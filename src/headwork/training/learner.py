@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.fsdp import FSDPModule
 from torch.optim import Optimizer
 
-from headwork.training.optimisation import Average
+from headwork.training.optimisation import EMA
 
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 """From any number of processes, as if there were one; the first of them gets it."""
@@ -32,7 +32,7 @@ class Learner:
     model: nn.Module
     called: nn.Module
     optimiser: Optimizer
-    average: Average | None = None
+    average: EMA | None = None
     scaler: GradScaler | None = None
     """Of the loss, in float16."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import nn
 
-from headwork.storage.folders import append_to_file, replace_file, telling
+from headwork.storage.folders import append_to_file, explain_disk_errors, replace_file
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -27,24 +27,24 @@ class Log:
         self.path = run / METRICS
         replace_file(self.path, "".join(line for line in _lines(self.path) if _is_before(line, step)))
         self.board_folder = run / "tensorboard"
-        with telling(self.board_folder):
+        with explain_disk_errors(self.board_folder):
             self.board = SummaryWriter(str(self.board_folder), purge_step=step + 1)
 
     def write(self, split: Split, step: int, epoch: float, figures: Mapping[str, float], seconds: float) -> None:
         row = {"step": step, "epoch": round(epoch, 4), "split": split, **figures, "seconds": round(seconds, 3)}
         append_to_file(self.path, json.dumps(row, allow_nan=False) + "\n")
-        with telling(self.board_folder):
+        with explain_disk_errors(self.board_folder):
             for name, figure in figures.items():
                 self.board.add_scalar(f"{name}/{split}", figure, step)
 
     def show(self, watchers: Iterable[Watcher], model: nn.Module, step: int) -> None:
         """Let others look at the model, and add what they see to TensorBoard."""
-        with telling(self.board_folder):
+        with explain_disk_errors(self.board_folder):
             for watcher in watchers:
                 watcher(self.board, model, step)
 
     def close(self) -> None:
-        with telling(self.board_folder):
+        with explain_disk_errors(self.board_folder):
             self.board.close()
 
 

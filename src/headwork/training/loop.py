@@ -12,10 +12,10 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from headwork.data import Batch, Examples
-from headwork.models.sizes import build
 from headwork.tasks import AnyTask, Share, Shares, Sums, add_to, means
 from headwork.training.checkpoints import Progress
 from headwork.training.config import RunConfig
+from headwork.training.data_order import Plan, derive_seed, seed_everything, training_batches
 from headwork.training.display import Display, Quiet
 from headwork.training.evaluation import batches, measure_all, on_device
 from headwork.training.keeper import Clock, Keeper
@@ -23,8 +23,7 @@ from headwork.training.learner import Learner
 from headwork.training.log import Watcher
 from headwork.training.machine import keep_memory, make_fabric
 from headwork.training.nonfinite import NonFiniteError, first_nonfinite
-from headwork.training.optimisation import Average, gradient_norm, learning_rate, make_optimiser
-from headwork.training.order import Plan, mix, seed_everything, training_batches
+from headwork.training.optimisation import EMA, gradient_norm, learning_rate, make_optimiser
 from headwork.training.run import Run
 from headwork.training.stopping import StoppedError, StopRequest
 
@@ -51,7 +50,7 @@ def train(
     learner = make_learner(run.config, fabric)
     with Keeper(run, learner, plan, display, watchers, fabric.barrier) as keeper, stop.listening():
         progress = keeper.resume()
-        check_together(fabric, progress)
+        check_same_step(fabric, progress)
         clock = Clock(progress)
         try:
             for parts in training_batches(plan, data.train, progress.step):
@@ -96,7 +95,7 @@ def take_step(
     n_targets = total(fabric, float(sum(task.n_targets(part) for part in parts)))
 
     def score(model: nn.Module, number: int) -> Shares:
-        torch.manual_seed(mix(training.seed, "dropout", progress.step, number, fabric.global_rank))
+        torch.manual_seed(derive_seed(training.seed, "dropout", progress.step, number, fabric.global_rank))
         return task.score(model, parts[number], training.label_smoothing)
 
     seen: Sums = {}
@@ -105,7 +104,7 @@ def take_step(
         with fabric.no_backward_sync(learner.called, enabled=not is_last):  # type: ignore[arg-type]
             shares = score(learner.called, number)
             fabric.backward(shares["loss"].total * (fabric.world_size / n_targets))
-        shares = everybodys(fabric, shares)
+        shares = sum_over_processes(fabric, shares)
         add_to(seen, shares)
         add_to(progress.shares, shares)
         progress.part += 1
@@ -159,10 +158,10 @@ def make_learner(config: RunConfig, fabric: Fabric) -> Learner:
     """The model with fresh weights from the seed, its optimiser and its average, on their device."""
     training = config.training
     seed_everything(training.seed)
-    model = build(config.model)
+    model = config.model.build()
     called = fabric.setup_module(cast(nn.Module, torch.compile(model)) if training.compile else model)
     optimiser = cast(Optimizer, fabric.setup_optimizers(make_optimiser(training.optimiser, model)))
-    average = None if training.ema is None else Average(model, training.ema)
+    average = None if training.ema is None else EMA(model, training.ema)
     return Learner(model, called, optimiser, average, getattr(fabric.strategy.precision, "scaler", None))
 
 
@@ -177,7 +176,7 @@ def clip(fabric: Fabric, learner: Learner, longest: float | None) -> float:
     return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
 
-def everybodys(fabric: Fabric, shares: Shares) -> Shares:
+def sum_over_processes(fabric: Fabric, shares: Shares) -> Shares:
     """The shares of all processes together."""
     if fabric.world_size == 1:
         return shares
@@ -193,7 +192,7 @@ def total(fabric: Fabric, number: float) -> float:
     return float(cast(Tensor, fabric.all_reduce(torch.tensor(number, dtype=torch.float64), reduce_op="sum")))
 
 
-def check_together(fabric: Fabric, progress: Progress) -> None:
+def check_same_step(fabric: Fabric, progress: Progress) -> None:
     if total(fabric, progress.step) != progress.step * fabric.world_size:
         raise RuntimeError(
             f"all processes must go on from the same step: the run's folder must be on a disk that all machines share, "

@@ -71,7 +71,7 @@ def learning_rate(schedule: Cosine | Constant, step: int, n_steps: int) -> float
     return schedule.floor + (1 - schedule.floor) * (1 + math.cos(math.pi * done)) / 2
 
 
-class Average:
+class EMA:
     """The exponential moving average of the weights, young at first: it forgets faster in the first steps."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:

@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from headwork.configs import config_from_dict, config_to_dict
-from headwork.data import DataConfig, Dataset, Tokens, load_data
+from headwork.data import DataConfig, Dataset, Tokenizer, load_data
 from headwork.models.decoder import DecoderConfig
 from headwork.models.encoder import EncoderConfig
 from headwork.models.encoder_decoder import EncoderDecoderConfig
-from headwork.models.sizes import ModelConfig
+from headwork.models.published import AnyConfig as ModelConfig
+from headwork.serialise import config_from_dict, config_to_dict
 from headwork.storage.folders import DamagedError, replace_file
 from headwork.storage.models import CONFIG, read_json
 from headwork.tasks import AnyTask, make_task
 from headwork.training.config import RunConfig
 
-TOKENS = "tokens.json"
+TOKENIZER = "tokenizer.json"
 TextModelConfig = EncoderConfig | DecoderConfig | EncoderDecoderConfig
 
 
@@ -27,16 +27,16 @@ class Run:
     folder: Path
     config: RunConfig
     labels: tuple[str, ...] | None = None
-    tokens: Tokens | None = None
+    tokenizer: Tokenizer | None = None
 
     @property
     def task(self) -> AnyTask:
-        return make_task(self.config.model, self.labels, self.tokens)
+        return make_task(self.config.model, self.labels, self.tokenizer)
 
     def load_data(self) -> Dataset:
         """The data of the run, which must still speak its words: a text file, say, may have changed."""
         data = _read(self.config.data, self.config.training.seed)
-        if data.labels != self.labels or _words(data.tokens) != _words(self.tokens):
+        if data.labels != self.labels or _tokenizer_json(data.tokenizer) != _tokenizer_json(self.tokenizer):
             raise ValueError(f"data must be what the run was begun with, got other labels or tokens for {self.folder}")
         return data
 
@@ -44,7 +44,7 @@ class Run:
         """What the folder of a run holds beside its weights, and each checkpoint too, so that it can stand alone."""
         about = {"model": config_to_dict(self.config.model), "run": config_to_dict(self.config), "labels": self.labels}
         texts = {CONFIG: json.dumps(about, indent=2) + "\n"}
-        return texts if self.tokens is None else texts | {TOKENS: self.tokens.to_json()}
+        return texts if self.tokenizer is None else texts | {TOKENIZER: self.tokenizer.to_json()}
 
     def write(self) -> None:
         for name, text in self.files().items():
@@ -57,7 +57,7 @@ def new_run(config: RunConfig, folder: Path, *, check: bool = True) -> Run:
         what = "another run; continue it with --resume" if is_run(folder) else "something else"
         raise ValueError(f"out must be a new or an empty folder, got {folder}, which holds {what}")
     data = _read(config.data, config.training.seed)
-    return Run(folder, replace(config, model=fit_to_data(config.model, data)), data.labels, data.tokens)
+    return Run(folder, replace(config, model=fit_to_data(config.model, data)), data.labels, data.tokenizer)
 
 
 def open_run(folder: Path) -> Run:
@@ -65,15 +65,15 @@ def open_run(folder: Path) -> Run:
     about = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     if "run" not in about:
         raise ValueError(f"run must be the folder of a run (with {CONFIG}, written by `headwork train`), got {folder}")
-    config, labels, tokens = config_from_dict(about["run"], [RunConfig]), about.get("labels"), folder / TOKENS
+    config, labels, path = config_from_dict(about["run"], [RunConfig]), about.get("labels"), folder / TOKENIZER
     reads_text = isinstance(config.model, TextModelConfig)
-    if reads_text and not tokens.is_file():
-        raise DamagedError(f"{tokens} is missing")
+    if reads_text and not path.is_file():
+        raise DamagedError(f"{path} is missing")
     return Run(
         folder,
         config,
         tuple(map(str, labels)) if isinstance(labels, list) else None,
-        Tokens.from_json(tokens.read_text(encoding="utf-8")) if reads_text else None,
+        Tokenizer.from_json(path.read_text(encoding="utf-8")) if reads_text else None,
     )
 
 
@@ -90,12 +90,12 @@ def _read(config: DataConfig, seed: int) -> Dataset:
     return load_data(config, seed)
 
 
-def _words(tokens: Tokens | None) -> str | None:
-    return None if tokens is None else tokens.to_json()
+def _tokenizer_json(tokenizer: Tokenizer | None) -> str | None:
+    return None if tokenizer is None else tokenizer.to_json()
 
 
 def fit_to_data(model: ModelConfig, data: Dataset) -> ModelConfig:
     """The model with as many words as the data has."""
-    if isinstance(model, TextModelConfig) and data.tokens is not None:
-        return replace(model, vocab=len(data.tokens))
+    if isinstance(model, TextModelConfig) and data.tokenizer is not None:
+        return replace(model, vocab=len(data.tokenizer))
     return model

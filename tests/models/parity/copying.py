@@ -58,7 +58,7 @@ _BERT = {
     # masked language model
     "cls.predictions.transform.dense": "head.dense",
     "cls.predictions.transform.LayerNorm": "head.norm",
-    "cls.predictions.bias": "head.words.bias",
+    "cls.predictions.bias": "head.lm_head.bias",
     # sequence classification
     "pooler.dense": "head.dense",
     "classifier": "head.classes",
@@ -67,7 +67,7 @@ _BERT = {
 _ROBERTA = _BERT | {
     "lm_head.dense": "head.dense",
     "lm_head.layer_norm": "head.norm",
-    "lm_head.bias": "head.words.bias",
+    "lm_head.bias": "head.lm_head.bias",
     "classifier.dense": "head.dense",
     "classifier.out_proj": "head.classes",
 }
@@ -86,18 +86,18 @@ _DISTILBERT = {
     "transformer.layer.{i}.output_layer_norm": "layers.{i}.feed_forward_residual.norm",
     "vocab_transform": "head.dense",
     "vocab_layer_norm": "head.norm",
-    "vocab_projector.bias": "head.words.bias",
+    "vocab_projector.bias": "head.lm_head.bias",
     "pre_classifier": "head.dense",
     "classifier": "head.classes",
 }
 
 
-def encoder_from_bert(theirs: Any, task: choices.EncoderTask) -> Encoder:
+def encoder_from_bert(theirs: Any, head: choices.EncoderHead) -> Encoder:
     c = theirs.config
     ours = Encoder(
         EncoderConfig(
             vocab=c.vocab_size,
-            task=task,
+            head=head,
             d_model=c.hidden_size,
             n_layers=c.num_hidden_layers,
             heads=choices.Heads(n_heads=c.num_attention_heads),
@@ -111,14 +111,14 @@ def encoder_from_bert(theirs: Any, task: choices.EncoderTask) -> Encoder:
     return ours
 
 
-def encoder_from_roberta(theirs: Any, task: choices.EncoderTask) -> Encoder:
+def encoder_from_roberta(theirs: Any, head: choices.EncoderHead) -> Encoder:
     """RoBERTa counts its positions from padding_idx + 1; the rows before it are never used."""
     c = theirs.config
     n_unused = c.pad_token_id + 1
     ours = Encoder(
         EncoderConfig(
             vocab=c.vocab_size,
-            task=task,
+            head=head,
             d_model=c.hidden_size,
             n_layers=c.num_hidden_layers,
             heads=choices.Heads(n_heads=c.num_attention_heads),
@@ -135,12 +135,12 @@ def encoder_from_roberta(theirs: Any, task: choices.EncoderTask) -> Encoder:
     return ours
 
 
-def encoder_from_distilbert(theirs: Any, task: choices.EncoderTask) -> Encoder:
+def encoder_from_distilbert(theirs: Any, head: choices.EncoderHead) -> Encoder:
     c = theirs.config
     ours = Encoder(
         EncoderConfig(
             vocab=c.vocab_size,
-            task=task,
+            head=head,
             d_model=c.dim,
             n_layers=c.n_layers,
             heads=choices.Heads(n_heads=c.n_heads),
@@ -181,7 +181,7 @@ _LLAMA = {
     "model.layers.{i}.mlp.up_proj": "layers.{i}.feed_forward.up",
     "model.layers.{i}.mlp.down_proj": "layers.{i}.feed_forward.down",
     "model.norm": "final_norm",
-    "lm_head": "words",
+    "lm_head": "lm_head",
 }
 
 
@@ -228,7 +228,7 @@ def decoder_from_llama(theirs: Any) -> Decoder:
             feed_forward=choices.GatedFeedForward(d_ff=c.intermediate_size, activation="silu"),
             norm=choices.RMSNorm(eps=c.rms_norm_eps),
             position=choices.RotaryPositions(base=c.rope_parameters["rope_theta"], layout="halves"),
-            output=choices.UntiedOutput(),
+            lm_head=choices.UntiedLMHead(),
         )
     )
     fill(ours, weights_of(theirs), _LLAMA)
@@ -266,7 +266,7 @@ _T5 = {
     "decoder.block.{i}.layer.1.EncDecAttention.v": "decoder_layers.{i}.cross_attention.value",
     "decoder.block.{i}.layer.1.EncDecAttention.o": "decoder_layers.{i}.cross_attention.out",
     "decoder.block.{i}.layer.1.layer_norm": "decoder_layers.{i}.cross_attention_residual.norm",
-    "lm_head": "words",
+    "lm_head": "lm_head",
 }
 
 
@@ -293,7 +293,7 @@ def encoder_decoder_from_t5(theirs: Any) -> EncoderDecoder:
                 n_buckets=c.relative_attention_num_buckets, max_distance=c.relative_attention_max_distance
             ),
             scaled_embedding=False,
-            output=choices.TiedOutput(scaled=True) if tied else choices.UntiedOutput(),
+            lm_head=choices.TiedLMHead(scaled=True) if tied else choices.UntiedLMHead(),
         )
     )
     fill(ours, weights_of(theirs), _T5)
@@ -324,7 +324,7 @@ _MARIAN = {
     "decoder.layers.{i}.encoder_attn.v_proj": "decoder_layers.{i}.cross_attention.value",
     "decoder.layers.{i}.encoder_attn.out_proj": "decoder_layers.{i}.cross_attention.out",
     "decoder.layers.{i}.encoder_attn_layer_norm": "decoder_layers.{i}.cross_attention_residual.norm",
-    "final_logits_bias": "words.bias",
+    "final_logits_bias": "lm_head.bias",
 }
 
 
@@ -343,7 +343,7 @@ def encoder_decoder_from_marian(theirs: Any) -> EncoderDecoder:
             norm_order="post",
             position=choices.SinusoidalPositions(layout="halves"),
             scaled_embedding=c.scale_embedding,
-            output=choices.TiedOutput(bias=True),
+            lm_head=choices.TiedLMHead(bias=True),
         )
     )
     weights = {name: w for name, w in weights_of(theirs, "model.").items() if "embed_positions" not in name}

@@ -27,7 +27,7 @@ from headwork.layers import FeedForward
 
 ROUNDING = 1e-12
 Kernel = Literal["one token", "three tokens"]
-SIZES: dict[Kernel, int] = {"one token": 1, "three tokens": 3}
+PUBLISHED: dict[Kernel, int] = {"one token": 1, "three tokens": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ def _on_sequence(line: nn.Sequential, x: Float[Tensor, "batch token d"]) -> Floa
 
 def _convolutions(setup: Setup, network: FeedForward, kind: type[nn.Conv1d] | type[nn.Conv2d]) -> nn.Sequential:
     """The network's weights in convolutions; a wider kernel has them in its middle and small ones around."""
-    size = SIZES[setup.kernel]
+    size = PUBLISHED[setup.kernel]
     up, down = (
         kind(linear.in_features, linear.out_features, size, padding="same").double()
         for linear in (network.up, network.down)

@@ -110,7 +110,7 @@ def _outputs(
         model = Encoder(
             EncoderConfig(
                 vocab=setup.vocab,
-                task=choices.Features(),
+                head=choices.NoHead(),
                 d_model=setup.d_model,
                 n_layers=setup.n_layers,
                 heads=heads,

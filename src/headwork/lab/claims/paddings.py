@@ -52,7 +52,7 @@ class Result:
     difference: dict[Mode, Float[Tensor, "size"]]
     agreeing: dict[Mode, Float[Tensor, "size"]]
     added: dict[Mode, list[int]]
-    """Tokens for the padding."""
+    """Tokenizer for the padding."""
     without: float
     """The difference without any padding."""
     map: Float[Tensor, "row column"]

@@ -31,7 +31,7 @@ from headwork.lab.verdict import Verdict, at_most, same
 
 @dataclass(frozen=True, kw_only=True)
 class Setup(Experiment):
-    """Tokens on a ring, and pairs of (heads, layers)."""
+    """Tokenizer on a ring, and pairs of (heads, layers)."""
 
     n_tokens: int = 101
     sizes: tuple[tuple[int, int], ...] = (

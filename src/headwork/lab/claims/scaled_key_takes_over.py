@@ -75,7 +75,9 @@ def run(setup: Setup) -> Result:
     weight = torch.stack([attention_weights(q, _scale(setup, k, a))[:, 0] for a in setup.scales])
     predicted = torch.stack([torch.sigmoid(a * score - rest) for a in setup.scales])
     last = _scale(setup, k, FOREVER)
-    without = scaled_dot_product_attention(q, k, v, visible=masks.tokens(torch.arange(setup.n_keys)[None] > 0)[0, 0])
+    without = scaled_dot_product_attention(
+        q, k, v, visible=masks.key_padding(torch.arange(setup.n_keys)[None] > 0)[0, 0]
+    )
     expected = torch.where(positive[:, None], v[0], without)
     out = scaled_dot_product_attention(q, last, v)
     return Result(

@@ -23,7 +23,7 @@ from typing import Literal
 import torch
 from matplotlib.figure import Figure
 
-from headwork.inspection.shapes import ledger
+from headwork.inspection.tracing import trace
 from headwork.lab.claim import Claim, Experiment, seeded
 from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, same
@@ -71,7 +71,7 @@ def run(setup: Setup) -> Result:
 
 def _shapes(layer: MultiHeadAttention, n_tokens: int) -> dict[str, Shape]:
     tokens = torch.randn(1, n_tokens, layer.d_model)
-    rows = ledger(layer, tokens, tokens)
+    rows = trace(layer, tokens, tokens)
     return {"tokens": tuple(tokens.shape)} | {theirs: rows[ours].shape for theirs, ours in NAMES.items()}
 
 

@@ -84,7 +84,7 @@ def run(setup: Setup) -> Result:
 
 
 def _bert(setup: Setup) -> tuple[Leaks, Leaks]:
-    config = EncoderConfig(vocab=setup.vocab, task=choices.Features(), n_layers=setup.n_layers, **_sizes(setup))
+    config = EncoderConfig(vocab=setup.vocab, head=choices.NoHead(), n_layers=setup.n_layers, **_sizes(setup))
     model = Encoder(config).double().eval()
     real = _real(setup, "right")
     masks: dict[str, Tensor | None] = {"padding mask": real, "no mask": None}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from headwork.storage.claims import claimed
+from headwork.storage.lock import locked
 
 CLAIM = """
 import os, sys
 from pathlib import Path
-from headwork.storage.claims import claimed
-with claimed(Path(sys.argv[1])):
+from headwork.storage.lock import locked
+with locked(Path(sys.argv[1])):
     if len(sys.argv) > 2 and os.fork() == 0:  # a helper, which lives longer
         sys.stdin.read()
         os._exit(0)
@@ -33,11 +33,11 @@ def test_a_folder_is_claimed_by_one(tmp_path: Path) -> None:
         assert other.stdout.readline() == "mine\n"
         with (
             pytest.raises(RuntimeError, match=rf"another process is at work on {tmp_path}/run"),
-            claimed(tmp_path / "run"),
+            locked(tmp_path / "run"),
         ):
             pass
         other.communicate("")
-    with claimed(tmp_path / "run"):
+    with locked(tmp_path / "run"):
         pass
 
 
@@ -47,11 +47,11 @@ def test_a_claim_dies_with_its_process_and_not_with_its_helpers(tmp_path: Path) 
         assert other.stdout.readline() == "mine\n"
         other.kill()
         other.wait()
-        with claimed(tmp_path):
+        with locked(tmp_path):
             pass
 
 
 def test_where_no_claim_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a letter")
-    with pytest.raises(OSError, match=r"cannot write .*file/run"), claimed(tmp_path / "file" / "run"):
+    with pytest.raises(OSError, match=r"cannot write .*file/run"), locked(tmp_path / "file" / "run"):
         pass

@@ -4,19 +4,20 @@ import json
 import pickle
 
 import pytest
+import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models
+from tokenizers import models
 from tokenizers.implementations import ByteLevelBPETokenizer
 
-from headwork.data import BytePairs, Characters, Tokens, Words
+from headwork.data import BytePairs, Characters, Tokenizer, Words
 from headwork.data.bundled_text import bundled_text
-from headwork.data.tokens import SPECIAL, make_tokens
+from headwork.data.tokenizer import SPECIAL, make_tokenizer
 
 SAMPLE = bundled_text()[:20_000]
-CHARACTERS = Tokens.characters([SAMPLE])
-PAIRS = Tokens.byte_pairs([SAMPLE], n_tokens=400)
-WORDS = Tokens.words([SAMPLE], n_tokens=200)
+CHARACTERS = Tokenizer.characters([SAMPLE])
+PAIRS = Tokenizer.byte_pairs([SAMPLE], n_tokens=400)
+WORDS = Tokenizer.words([SAMPLE], n_tokens=200)
 EVERY = pytest.mark.parametrize("tokens", [CHARACTERS, PAIRS, WORDS], ids=["characters", "byte pairs", "words"])
 
 
@@ -44,20 +45,20 @@ def test_any_text_comes_back_from_byte_pairs(text):
 @given(texts=st.lists(st.text(), max_size=4))
 @example(texts=["a\ufffdb"])
 def test_an_alphabet_of_anything(texts):
-    tokens = Tokens.characters(texts)
+    tokens = Tokenizer.characters(texts)
     assert len(tokens) == len({*"".join(texts)} - {*SPECIAL}) + 4
     for text in texts:
         assert tokens.decode(tokens.encode(text)) == text
 
 
 def test_unknown_characters_are_written_as_a_sign():
-    tokens = Tokens.characters(["abc"])
+    tokens = Tokenizer.characters(["abc"])
     assert tokens.encode("aéb🙂🙂") == [4, 3, 5, 3, 3]
     assert tokens.decode(tokens.encode("aéb🙂🙂")) == "a�b��"
 
 
 def test_characters_are_numbered_in_order():
-    tokens = Tokens.characters(["cab", "d\n"])
+    tokens = Tokenizer.characters(["cab", "d\n"])
     assert tokens.strings(range(len(tokens))) == ["<pad>", "<begin>", "<end>", "�", "↵", "a", "b", "c", "d"]
     assert (tokens.pad, tokens.begin, tokens.end, tokens.unknown) == (0, 1, 2, 3)
 
@@ -86,7 +87,7 @@ def test_byte_pairs_are_those_of_the_library():
 
 
 def test_words_are_counted():
-    tokens = Tokens.words(["The film, the FILM: the end!"] * 2, n_tokens=6)
+    tokens = Tokenizer.words(["The film, the FILM: the end!"] * 2, n_tokens=6)
     assert tokens.strings(range(6)) == [*SPECIAL, "the", "film"]
     assert tokens.encode("The end of the film") == [4, 3, 3, 4, 5]
     assert tokens.decode([4, 3, 5]) == "the � film"
@@ -95,7 +96,7 @@ def test_words_are_counted():
 @EVERY
 def test_json_and_pickle_and_back(tokens):
     text = SAMPLE[:500]
-    for again in (Tokens.from_json(tokens.to_json()), pickle.loads(pickle.dumps(tokens))):
+    for again in (Tokenizer.from_json(tokens.to_json()), pickle.loads(pickle.dumps(tokens))):
         assert again.to_json() == tokens.to_json()
         assert again.encode(text) == tokens.encode(text)
         assert again.decode(again.encode(text)) == tokens.decode(tokens.encode(text))
@@ -114,15 +115,15 @@ def test_many_texts_are_encoded_as_one_by_one(tokens):
 @example(text="{}")
 @example(text='{"version": "1.0", "model": {}}')
 def test_bad_json(text):
-    with pytest.raises(ValueError, match=r"tokens must be JSON as Tokens\.to_json writes it"):
-        Tokens.from_json(text)
+    with pytest.raises(ValueError, match=r"tokens must be JSON as Tokenizer\.to_json writes it"):
+        Tokenizer.from_json(text)
 
 
 @settings(max_examples=60, deadline=None)
 @given(cut=st.integers(0, len(CHARACTERS.to_json()) - 2))
 def test_json_cut_short(cut):
     with pytest.raises(ValueError, match="tokens must be JSON"):
-        Tokens.from_json(CHARACTERS.to_json()[:cut])
+        Tokenizer.from_json(CHARACTERS.to_json()[:cut])
 
 
 @pytest.mark.parametrize(
@@ -130,9 +131,9 @@ def test_json_cut_short(cut):
     [{}, {"a": 0}, {"<pad>": 0, "<begin>": 1, "<end>": 2, "x": 3}, {s: i for i, s in enumerate(SPECIAL)} | {"a": 5}],
 )
 def test_the_tokens_of_somebody_else(vocab):
-    other = Tokenizer(models.WordLevel(vocab, unk_token="x"))
+    other = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token="x"))
     with pytest.raises(ValueError, match="tokens must be numbered without a gap and start with"):
-        Tokens.from_json(other.to_str())
+        Tokenizer.from_json(other.to_str())
 
 
 @EVERY
@@ -151,9 +152,9 @@ def test_half_a_character():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Tokens.byte_pairs(["a"], 259), "n_tokens must be 260 or more, .*, got 259"),
+        (lambda: Tokenizer.byte_pairs(["a"], 259), "n_tokens must be 260 or more, .*, got 259"),
         (lambda: BytePairs(n_tokens=100), "n_tokens must be 260 or more, .*, got 100"),
-        (lambda: Tokens.words(["a"], 4), "n_tokens must be 5 or more, .*, got 4"),
+        (lambda: Tokenizer.words(["a"], 4), "n_tokens must be 5 or more, .*, got 4"),
         (lambda: Words(n_tokens=0), "n_tokens must be 5 or more, .*, got 0"),
     ],
 )
@@ -163,12 +164,12 @@ def test_too_few_tokens(make, message):
 
 
 def test_the_smallest_vocabularies():
-    assert len(Tokens.byte_pairs([], 260)) == len(Tokens.byte_pairs(["aa"], 260)) == 260
-    assert len(Tokens.characters([])) == len(Tokens.words([], 5)) == 4
+    assert len(Tokenizer.byte_pairs([], 260)) == len(Tokenizer.byte_pairs(["aa"], 260)) == 260
+    assert len(Tokenizer.characters([])) == len(Tokenizer.words([], 5)) == 4
 
 
 @pytest.mark.parametrize(
     ("choice", "tokens"), [(Characters(), CHARACTERS), (BytePairs(n_tokens=400), PAIRS), (Words(n_tokens=200), WORDS)]
 )
 def test_a_choice_makes_its_tokens(choice, tokens):
-    assert make_tokens(choice, [SAMPLE]).to_json() == tokens.to_json()
+    assert make_tokenizer(choice, [SAMPLE]).to_json() == tokens.to_json()

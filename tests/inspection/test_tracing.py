@@ -1,4 +1,4 @@
-"""hw.ledger: every intermediate with its name, axes and shape."""
+"""hw.trace: every intermediate with its name, axes and shape."""
 
 import pytest
 import torch
@@ -8,12 +8,11 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 import headwork as hw
 from headwork.functional import attention_weights
 from headwork.models import (
-    SIZES,
+    PUBLISHED,
     EncoderDecoderConfig,
     GaussianImageEncoderConfig,
     ResNetConfig,
     VisionTransformerConfig,
-    build,
 )
 
 
@@ -32,7 +31,7 @@ def inputs_of(config, n_tokens=5):
 def test_the_table_of_the_qmul_sheet_comes_out():
     """Question 3.1 of the QMUL sheet: five tokens, width 768, 12 heads."""
     with FakeTensorMode():
-        table = hw.ledger(build(SIZES["bert-base"]), torch.zeros(1, 5, dtype=torch.long))
+        table = hw.trace(PUBLISHED["bert-base"].build(), torch.zeros(1, 5, dtype=torch.long))
     sheet = {
         "tokens": [1, 5, 768],
         "layers.0.attention.queries": [1, 5, 12, 64],
@@ -49,7 +48,7 @@ def test_the_table_of_the_qmul_sheet_comes_out():
 @pytest.mark.parametrize("name", ["digits-vit", "resnet20", "bert-base", "llama-3-8b", "t5-small"])
 def test_axes_and_shapes_agree_in_every_model(name):
     with FakeTensorMode():
-        table = hw.ledger(build(SIZES[name]), *inputs_of(SIZES[name]))
+        table = hw.trace(PUBLISHED[name].build(), *inputs_of(PUBLISHED[name]))
     sizes = {"batch": {1}}
     for row in table:
         assert len(row.axes) == len(row.shape), row
@@ -60,10 +59,10 @@ def test_axes_and_shapes_agree_in_every_model(name):
 
 
 def test_the_model_is_left_as_it_was():
-    model = build(SIZES["resnet20"]).train()
+    model = PUBLISHED["resnet20"].build().train()
     model.blocks[0].eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    hw.ledger(model, torch.randn(2, 3, 32, 32))
+    hw.trace(model, torch.randn(2, 3, 32, 32))
     assert model.training
     assert not model.blocks[0].training
     assert model.blocks[1].training
@@ -82,12 +81,12 @@ def test_weights_are_listed_without_being_computed(monkeypatch):
 
     monkeypatch.setattr("headwork.layers.attention.attention_weights", watched)
     x = torch.randn(1, 3, 6)
-    assert hw.ledger(attention, x, x)["weights"].shape == (1, 2, 3, 3)
+    assert hw.trace(attention, x, x)["weights"].shape == (1, 2, 3, 3)
     assert all(isinstance(weights, FakeTensor) for weights in computed)
 
 
 def test_alike_layers_are_folded_in_print_and_listed_in_full():
-    table = hw.ledger(build(SIZES["digits-vit"]), torch.zeros(1, 1, 8, 8))
+    table = hw.trace(PUBLISHED["digits-vit"].build(), torch.zeros(1, 1, 8, 8))
     assert "layers.1 ... layers.3" in str(table)
     assert "layers.2.attention.weights" not in str(table)
     assert "layers.2.attention.weights" in table.text(fold=False)
@@ -96,23 +95,23 @@ def test_alike_layers_are_folded_in_print_and_listed_in_full():
 
 def test_two_layers_fold_into_one_line():
     rows = (hw.inspection.Row("layers.0", ("a",), (2,)), hw.inspection.Row("layers.1", ("a",), (2,)))
-    assert str(hw.inspection.Ledger(rows)).splitlines()[1].split() == ["layers.1", "like", "layers.0"]
+    assert str(hw.inspection.Trace(rows)).splitlines()[1].split() == ["layers.1", "like", "layers.0"]
 
 
 def test_layers_that_differ_are_not_folded():
-    text = str(hw.ledger(build(SIZES["resnet20"]), torch.zeros(1, 3, 32, 32)))
+    text = str(hw.trace(PUBLISHED["resnet20"].build(), torch.zeros(1, 3, 32, 32)))
     assert "blocks.3" in text
     assert "like" not in text
 
 
 def test_an_unknown_name_names_the_nearest():
-    table = hw.ledger(build(SIZES["digits-vit"]), torch.zeros(1, 1, 8, 8))
+    table = hw.trace(PUBLISHED["digits-vit"].build(), torch.zeros(1, 1, 8, 8))
     with pytest.raises(KeyError, match="did you mean 'pooling'"):
         table["poling"]
 
 
-def test_a_module_without_named_axes_has_an_empty_ledger():
-    table = hw.ledger(nn.Linear(3, 3), torch.zeros(1, 3))
+def test_a_module_without_named_axes_has_an_empty_trace():
+    table = hw.trace(nn.Linear(3, 3), torch.zeros(1, 3))
     assert len(table) == 0
     assert str(table) == ""
 
@@ -120,14 +119,14 @@ def test_a_module_without_named_axes_has_an_empty_ledger():
 def test_source_and_target_have_rows_of_their_own():
     with FakeTensorMode():
         source, target = torch.zeros(1, 7, dtype=torch.long), torch.zeros(1, 3, dtype=torch.long)
-        table = hw.ledger(build(SIZES["t5-small"]), source, target)
+        table = hw.trace(PUBLISHED["t5-small"].build(), source, target)
     assert table["encoder_tokens"].shape == (1, 7, 512)
     assert table["decoder_tokens"].shape == (1, 3, 512)
     assert next(iter(table)).name == "encoder_tokens"
 
 
 def test_the_axes_can_be_left_out():
-    table = hw.ledger(build(SIZES["digits-vit"]), torch.zeros(1, 1, 8, 8))
+    table = hw.trace(PUBLISHED["digits-vit"].build(), torch.zeros(1, 1, 8, 8))
     assert "batch" in table.text()
     assert "batch" not in table.text(axes=False)
     assert "[1, 4, 17, 17]" in table.text(axes=False)

@@ -6,13 +6,13 @@ import math
 import pytest
 
 from headwork import choices
-from headwork.configs import config_from_dict, config_to_dict
-from headwork.models import SIZES, DecoderConfig, EncoderConfig, VisionTransformerConfig, build, size
+from headwork.models import PUBLISHED, DecoderConfig, EncoderConfig, VisionTransformerConfig, published
+from headwork.serialise import config_from_dict, config_to_dict
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_every_published_config_survives_json(name):
-    config = SIZES[name]
+    config = PUBLISHED[name]
     text = json.dumps(config_to_dict(config), allow_nan=False)
     assert config_from_dict(json.loads(text), [type(config)]) == config
 
@@ -22,7 +22,7 @@ def test_every_published_config_survives_json(name):
     [
         choices.Heads(n_heads=3, beta=math.inf),
         choices.SplitHeads(n_heads=3),
-        choices.Classify(n_classes=3, pooling=choices.AttentionPooling(n_heads=2)),
+        choices.ClassificationHead(n_classes=3, pooling=choices.AttentionPooling(n_heads=2)),
         choices.BucketPositions(),
     ],
 )
@@ -32,7 +32,7 @@ def test_choices_survive_json(choice):
 
 
 def test_every_union_finds_its_kind():
-    data = config_to_dict(EncoderConfig(vocab=5, task=choices.Features(), heads=choices.SplitHeads(n_heads=4)))
+    data = config_to_dict(EncoderConfig(vocab=5, head=choices.NoHead(), heads=choices.SplitHeads(n_heads=4)))
     assert config_from_dict(data, [DecoderConfig, EncoderConfig]).heads == choices.SplitHeads(n_heads=4)
 
 
@@ -83,12 +83,12 @@ def test_only_configs_are_written(thing):
 
 def test_an_unknown_model_names_the_nearest():
     with pytest.raises(ValueError, match="model 'bert-bse' is not known; did you mean 'bert-base'"):
-        size("bert-bse")
+        published("bert-bse")
 
 
 def test_build_makes_the_model_of_the_config():
-    assert type(build(SIZES["digits-vit"])).__name__ == "VisionTransformer"
-    assert build(SIZES["digits-vit"]).config is SIZES["digits-vit"]
+    assert type(PUBLISHED["digits-vit"].build()).__name__ == "VisionTransformer"
+    assert PUBLISHED["digits-vit"].build().config is PUBLISHED["digits-vit"]
 
 
 @pytest.mark.usefixtures("as_users_run_it")
@@ -97,8 +97,14 @@ def test_build_makes_the_model_of_the_config():
     [
         (lambda: VisionTransformerConfig(n_classes=3, position=choices.RotaryPositions()), "position must be NoPos"),
         (lambda: VisionTransformerConfig(n_classes=3, position=None), "position must be NoPositions"),
-        (lambda: EncoderConfig(vocab=5, task=choices.FillMasks), r"task must be .* \(an instance, with parentheses\)"),
-        (lambda: EncoderConfig(vocab=5, task=None), "task must be Classify or FillMasks or Features, got None"),
+        (
+            lambda: EncoderConfig(vocab=5, head=choices.MaskedLMHead),
+            r"head must be .* \(an instance, with parentheses\)",
+        ),
+        (
+            lambda: EncoderConfig(vocab=5, head=None),
+            "head must be ClassificationHead or MaskedLMHead or NoHead, got None",
+        ),
         (lambda: DecoderConfig(vocab=5, heads=4), "heads must be Heads or SplitHeads, got 4"),
         (lambda: DecoderConfig(vocab=5, feed_forward=64), "feed_forward must be FeedForward or Gated.*, got 64"),
         (lambda: DecoderConfig(vocab=5, norm=None), "norm must be LayerNorm or RMSNorm, got None"),

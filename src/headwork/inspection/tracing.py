@@ -24,7 +24,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class Trace:
     """The intermediates in the order in which the model made them; print it, or ask for one by name."""
 
     rows: tuple[Row, ...]
@@ -78,7 +78,7 @@ class Ledger:
             yield stack, layers
 
 
-def ledger(model: nn.Module, *inputs: Tensor, **keywords: object) -> Ledger:
+def trace(model: nn.Module, *inputs: Tensor, **keywords: object) -> Trace:
     """Run the model once and list every intermediate that has named axes.
 
     The run is in evaluation mode and without gradients; the model is left as it was. Attention weights are listed
@@ -86,7 +86,7 @@ def ledger(model: nn.Module, *inputs: Tensor, **keywords: object) -> Ledger:
 
     >>> attention = hw.layers.MultiHeadAttention(d_model=768, n_heads=12)
     >>> x = torch.randn(1, 5, 768)
-    >>> print(ledger(attention, x, x))
+    >>> print(trace(attention, x, x))
     queries  [1, 5, 12, 64]  batch query head d_head
     keys     [1, 5, 12, 64]  batch key head d_head
     values   [1, 5, 12, 64]  batch key head d_value
@@ -100,7 +100,7 @@ def ledger(model: nn.Module, *inputs: Tensor, **keywords: object) -> Ledger:
         name: module.axes.split() for name, module in named.items() if isinstance(getattr(module, "axes", None), str)
     }
     if not axes:
-        return Ledger(())
+        return Trace(())
     with evaluating(model), torch.no_grad(), record(model, *axes) as seen:
         model(*inputs, **keywords)
     with FakeTensorMode(allow_non_fake_inputs=True):
@@ -108,7 +108,7 @@ def ledger(model: nn.Module, *inputs: Tensor, **keywords: object) -> Ledger:
     rows = [Row(name, tuple(axes[name]), shape) for name, shape in shapes.items()]
     for row in rows:
         assert len(row.axes) == len(row.shape), f"{row.name} says it has the axes {row.axes}, but has {row.shape}"
-    return Ledger(tuple(rows))
+    return Trace(tuple(rows))
 
 
 @contextmanager

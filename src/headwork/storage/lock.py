@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headwork.storage.folders import telling
+from headwork.storage.folders import explain_disk_errors
 
 LOCK = ".lock"
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Make the folder if there is none, and let nobody else claim it while the block runs.
+def locked(folder: Path) -> Iterator[None]:
+    """Make the folder if there is none, and let nobody else lock it while the block runs.
 
-    The claim dies with its process, however that ends, and is not inherited by the processes it starts.
+    The lock dies with its process, however that ends, and is not inherited by the processes it starts.
     """
-    with telling(folder):
+    with explain_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("w")
     with file:

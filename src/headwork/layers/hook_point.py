@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 
-class Point(nn.Module):
+class HookPoint(nn.Module):
     """A place where a tensor passes by under a name and with named axes; it changes nothing.
 
     `hw.record` looks here, and so does any forward hook; what a hook returns replaces the tensor.
@@ -25,23 +25,23 @@ class Point(nn.Module):
         return self.axes
 
 
-class DeferredPoint(Point):
+class LazyHookPoint(HookPoint):
     """A point whose tensor costs something, as weights beside a fused kernel do: computed only if asked for."""
 
     def __init__(self, axes: str) -> None:
         super().__init__(axes)
-        self._keepers: OrderedDict[int, Callable[[Callable[[], Tensor]], None]] = OrderedDict()
+        self._lazy_hooks: OrderedDict[int, Callable[[Callable[[], Tensor]], None]] = OrderedDict()
 
-    def keep_with(self, keep: Callable[[Callable[[], Tensor]], None]) -> RemovableHandle:
+    def register_lazy_hook(self, keep: Callable[[Callable[[], Tensor]], None]) -> RemovableHandle:
         """At every pass hand `keep` a function that computes the tensor, until the handle is removed."""
-        handle = RemovableHandle(self._keepers)
-        self._keepers[handle.id] = keep
+        handle = RemovableHandle(self._lazy_hooks)
+        self._lazy_hooks[handle.id] = keep
         return handle
 
-    def offer(self, compute: Callable[[], Tensor]) -> Tensor | None:
+    def publish(self, compute: Callable[[], Tensor]) -> Tensor | None:
         """Show the tensor to forward hooks; returned only if one replaced it. Keepers may compute it later."""
         new = self._show(compute)
-        for keep in self._keepers.values():
+        for keep in self._lazy_hooks.values():
             keep(compute if new is None else lambda: new)
         return new
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headwork.data import Tokens
+    from headwork.data import Tokenizer
 
 
 def lines_of_stdin() -> Iterator[str]:
@@ -24,8 +24,8 @@ def _not_utf8(byte: int) -> ValueError:
     return ValueError(f"stdin must be UTF-8, got the byte 0x{byte:02x}")
 
 
-def warn_of_unknown(tokens: "Tokens", text: str) -> None:
+def warn_of_unknown(tokenizer: "Tokenizer", text: str) -> None:
     """Name the characters or words of a text that the model was never shown."""
-    n_unknown = tokens.encode(text).count(tokens.unknown)
+    n_unknown = tokenizer.encode(text).count(tokenizer.unknown)
     if n_unknown:
         print(f"headwork: {n_unknown} tokens of {text[:40]!r} are not known to the model", file=sys.stderr)

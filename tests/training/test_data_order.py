@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.training.small_runs import small_run
 
 from headwork.training import TrainingConfig
-from headwork.training.order import Plan, mix, seed_everything, shuffled, training_batches
+from headwork.training.data_order import Plan, derive_seed, seed_everything, shuffled, training_batches
 
 
 def plan(n_examples: int, rank: int = 0, n_processes: int = 1, **training: object) -> Plan:
@@ -52,12 +52,12 @@ def test_a_step_has_the_same_examples_in_the_same_order_however_it_is_split(
 
 
 def test_the_order_differs_from_epoch_to_epoch_and_seed_to_seed() -> None:
-    orders = {tuple(shuffled(20, mix(seed, "order", epoch))) for seed in range(3) for epoch in range(3)}
+    orders = {tuple(shuffled(20, derive_seed(seed, "order", epoch))) for seed in range(3) for epoch in range(3)}
     assert len(orders) == 9
 
 
 def test_seeds_for_different_purposes_are_unrelated() -> None:
-    seeds = {mix(*words) for words in ((0, "order", 1), (0, "dropout", 1), (1, "order", 0), (0, "order", 1, 0))}
+    seeds = {derive_seed(*words) for words in ((0, "order", 1), (0, "dropout", 1), (1, "order", 0), (0, "order", 1, 0))}
     assert len(seeds) == 4
     assert all(0 <= seed < 2**63 for seed in seeds)
 

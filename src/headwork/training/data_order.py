@@ -15,10 +15,10 @@ from headwork.training.config import TrainingConfig
 from headwork.training.stopping import leave_signals_to_parent
 
 
-def mix(*words: int | str) -> int:
+def derive_seed(*words: int | str) -> int:
     """A seed for one purpose, unrelated to the seeds of all others.
 
-    >>> mix(0, "order", 1) != mix(0, "order", 2)
+    >>> derive_seed(0, "order", 1) != derive_seed(0, "order", 2)
     True
     """
     return int.from_bytes(hashlib.sha256(repr(words).encode()).digest()[:8], "big") >> 1
@@ -26,9 +26,9 @@ def mix(*words: int | str) -> int:
 
 def seed_everything(seed: int) -> None:
     """Start every generator anew: PyTorch's for the weights, Python's and NumPy's for what a user's data may draw."""
-    torch.manual_seed(mix(seed, "weights"))
-    random.seed(mix(seed, "python"))
-    np.random.seed(mix(seed, "numpy") % 2**32)  # noqa: NPY002
+    torch.manual_seed(derive_seed(seed, "weights"))
+    random.seed(derive_seed(seed, "python"))
+    np.random.seed(derive_seed(seed, "numpy") % 2**32)  # noqa: NPY002
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Plan:
         epoch, within = divmod(step, self.steps_per_epoch)
         batch_size = self.training.batch_size
         first = within * batch_size
-        batch = shuffled(self.n_examples, mix(self.training.seed, "order", epoch))[first : first + batch_size]
+        batch = shuffled(self.n_examples, derive_seed(self.training.seed, "order", epoch))[first : first + batch_size]
         size = batch_size // (self.training.accumulate * self.n_processes)
         mine = range(self.rank * size, batch_size, size * self.n_processes)
         return [(epoch, batch[at : at + size]) for at in mine]

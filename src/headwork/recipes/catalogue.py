@@ -11,8 +11,8 @@ from headwork.data import BundledText, DataConfig, TextFile
 from headwork.models.decoder import DecoderConfig
 from headwork.models.encoder import EncoderConfig
 from headwork.models.encoder_decoder import EncoderDecoderConfig
+from headwork.models.published import AnyConfig as ModelConfig
 from headwork.models.resnet import ResNetConfig
-from headwork.models.sizes import ModelConfig
 from headwork.models.vision_transformer import VisionTransformerConfig
 from headwork.recipes.dates import dates
 from headwork.recipes.digits import digits_gaussian, digits_resnet, digits_vit
@@ -93,7 +93,7 @@ def with_text(data: DataConfig, path: Path) -> TextFile:
     """The windows and tokens of the recipe, cut from another text."""
     if not isinstance(data, BundledText):
         raise ValueError(f"text is for a language model, got {path} for {type(data).__name__}")
-    return TextFile(path=str(path.resolve()), tokens=data.tokens, n_context=data.n_context)
+    return TextFile(path=str(path.resolve()), tokenizer=data.tokenizer, n_context=data.n_context)
 
 
 def with_pooling(model: ModelConfig, pooling: Pooling) -> ModelConfig:
@@ -106,13 +106,13 @@ def with_pooling(model: ModelConfig, pooling: Pooling) -> ModelConfig:
                 "map": choices.AttentionPooling(n_heads=model.heads.n_heads),
             }
             return replace(model, pooling=by_word[pooling])
-        case EncoderConfig(task=choices.Classify() as task):
+        case EncoderConfig(head=choices.ClassificationHead() as head):
             of_text: dict[Pooling, choices.TextPooling] = {
                 "cls": choices.FirstToken(),
                 "gap": choices.MeanPooling(),
                 "map": choices.AttentionPooling(n_heads=model.heads.n_heads),
             }
-            return replace(model, task=replace(task, pooling=of_text[pooling]))
+            return replace(model, head=replace(head, pooling=of_text[pooling]))
         case _:
             raise ValueError(
                 f"pooling is for a Vision Transformer or a text classifier, got {pooling} for a {_kind(model)}"

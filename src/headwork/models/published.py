@@ -1,19 +1,30 @@
 """Published models by name: their configs, without their weights.
 
->>> size("gpt2").d_model
+>>> published("gpt2").d_model
 768
 """
 
 from headwork import choices
 from headwork.checks import nearest
-from headwork.models.decoder import Decoder, DecoderConfig
-from headwork.models.encoder import Encoder, EncoderConfig
-from headwork.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from headwork.models.gaussian_image_encoder import GaussianImageEncoder, GaussianImageEncoderConfig
-from headwork.models.resnet import ResNet, ResNetConfig
-from headwork.models.vision_transformer import VisionTransformer, VisionTransformerConfig
+from headwork.models.decoder import DecoderConfig
+from headwork.models.description import ModelConfig
+from headwork.models.encoder import EncoderConfig
+from headwork.models.encoder_decoder import EncoderDecoderConfig
+from headwork.models.gaussian_image_encoder import GaussianImageEncoderConfig
+from headwork.models.resnet import ResNetConfig
+from headwork.models.vision_transformer import VisionTransformerConfig
 
-ModelConfig = (
+MODEL_CONFIGS: tuple[type[ModelConfig], ...] = (
+    EncoderConfig,
+    DecoderConfig,
+    EncoderDecoderConfig,
+    VisionTransformerConfig,
+    GaussianImageEncoderConfig,
+    ResNetConfig,
+)
+"""The configs of our own models, which a file may name."""
+
+AnyConfig = (
     EncoderConfig
     | DecoderConfig
     | EncoderDecoderConfig
@@ -21,11 +32,10 @@ ModelConfig = (
     | GaussianImageEncoderConfig
     | ResNetConfig
 )
-Model = Encoder | Decoder | EncoderDecoder | VisionTransformer | GaussianImageEncoder | ResNet
 
 _T5 = choices.Heads(n_heads=8, d_head=64, d_value=64, bias=False, beta=1.0)
 
-SIZES: dict[str, ModelConfig] = {
+PUBLISHED: dict[str, AnyConfig] = {
     "digits-vit": VisionTransformerConfig(
         n_classes=10,
         image=(8, 8),
@@ -45,16 +55,16 @@ SIZES: dict[str, ModelConfig] = {
     "vit-b16": VisionTransformerConfig(n_classes=1000),
     "gaussian-cifar": GaussianImageEncoderConfig(n_classes=10),
     "resnet20": ResNetConfig(n_classes=10),
-    "bert-base": EncoderConfig(vocab=30_522, task=choices.FillMasks()),
+    "bert-base": EncoderConfig(vocab=30_522, head=choices.MaskedLMHead()),
     "bert-large": EncoderConfig(
         vocab=30_522,
-        task=choices.FillMasks(),
+        head=choices.MaskedLMHead(),
         d_model=1024,
         n_layers=24,
         heads=choices.Heads(n_heads=16),
         feed_forward=choices.FeedForward(d_ff=4096),
     ),
-    "distilbert": EncoderConfig(vocab=30_522, task=choices.FillMasks(), n_layers=6, n_segments=0),
+    "distilbert": EncoderConfig(vocab=30_522, head=choices.MaskedLMHead(), n_layers=6, n_segments=0),
     "gpt2": DecoderConfig(vocab=50_257),
     "gpt2-xl": DecoderConfig(
         vocab=50_257,
@@ -71,7 +81,7 @@ SIZES: dict[str, ModelConfig] = {
         feed_forward=choices.GatedFeedForward(d_ff=11_008),
         norm=choices.RMSNorm(eps=1e-5),
         position=choices.RotaryPositions(),
-        output=choices.UntiedOutput(),
+        lm_head=choices.UntiedLMHead(),
         dropout=0.0,
         attention_dropout=0.0,
     ),
@@ -83,7 +93,7 @@ SIZES: dict[str, ModelConfig] = {
         feed_forward=choices.GatedFeedForward(d_ff=14_336),
         norm=choices.RMSNorm(eps=1e-5),
         position=choices.RotaryPositions(base=500_000.0),
-        output=choices.UntiedOutput(),
+        lm_head=choices.UntiedLMHead(),
         dropout=0.0,
         attention_dropout=0.0,
     ),
@@ -96,30 +106,13 @@ SIZES: dict[str, ModelConfig] = {
         norm_order="pre",
         position=choices.BucketPositions(),
         scaled_embedding=False,
-        output=choices.TiedOutput(scaled=True),
+        lm_head=choices.TiedLMHead(scaled=True),
     ),
 }
 
 
-def size(name: str) -> ModelConfig:
+def published(name: str) -> AnyConfig:
     """The config of a published model."""
-    if name not in SIZES:
-        raise ValueError(f"model {name!r} is not known{nearest(name, SIZES)}")
-    return SIZES[name]
-
-
-def build(config: ModelConfig) -> Model:
-    """The model of a config, with fresh weights."""
-    match config:
-        case EncoderConfig():
-            return Encoder(config)
-        case DecoderConfig():
-            return Decoder(config)
-        case EncoderDecoderConfig():
-            return EncoderDecoder(config)
-        case VisionTransformerConfig():
-            return VisionTransformer(config)
-        case GaussianImageEncoderConfig():
-            return GaussianImageEncoder(config)
-        case ResNetConfig():
-            return ResNet(config)
+    if name not in PUBLISHED:
+        raise ValueError(f"model {name!r} is not known{nearest(name, PUBLISHED)}")
+    return PUBLISHED[name]

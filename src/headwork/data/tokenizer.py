@@ -3,8 +3,8 @@
 Four tokens stand for no text: `pad`, `begin`, `end` and `unknown`. They are entries of the vocabulary that no text can
 spell, so the text "<pad>" is five characters and never a padding token.
 
->>> tokens = Tokens.characters(["abba"])
->>> tokens.encode("baa"), tokens.decode([1, 5, 4, 4, 2])
+>>> tokenizer = Tokenizer.characters(["abba"])
+>>> tokenizer.encode("baa"), tokenizer.decode([1, 5, 4, 4, 2])
 ([5, 4, 4], 'baa')
 """
 
@@ -13,21 +13,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from headwork import configs
+from headwork import serialise
 
 SPECIAL = ("<pad>", "<begin>", "<end>", "\N{REPLACEMENT CHARACTER}")
 _SEEN = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Characters(configs.Checked):
+class Characters(serialise.Checked):
     """One token for each character of the training text."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BytePairs(configs.Checked):
+class BytePairs(serialise.Checked):
     """Bytes, and then the pairs of tokens that stand together most often, until there are `n_tokens`."""
 
     n_tokens: int = 1024
@@ -38,7 +39,7 @@ class BytePairs(configs.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words(configs.Checked):
+class Words(serialise.Checked):
     """The most frequent words in lower case, and marks such as "!": `n_tokens` with the four special ones."""
 
     n_tokens: int = 20_000
@@ -48,7 +49,7 @@ class Words(configs.Checked):
         check_words(self.n_tokens)
 
 
-class Tokens:
+class Tokenizer:
     """A vocabulary, over `tokenizers.Tokenizer`; ids 0 to 3 are `pad`, `begin`, `end`, `unknown`."""
 
     pad: ClassVar[int] = 0
@@ -56,7 +57,7 @@ class Tokens:
     end: ClassVar[int] = 2
     unknown: ClassVar[int] = 3
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         ids = tokenizer.get_vocab()
         special = tuple(tokenizer.id_to_token(i) for i in range(len(SPECIAL)))
         if special != SPECIAL or sorted(ids.values()) != list(range(len(ids))):
@@ -64,32 +65,34 @@ class Tokens:
         self.tokenizer = tokenizer
 
     @classmethod
-    def characters(cls, texts: Iterable[str]) -> "Tokens":
+    def characters(cls, texts: Iterable[str]) -> "Tokenizer":
         """One token for each character in the texts, in the order of Unicode.
 
         Any other character becomes `unknown`, which is written � again.
 
-        >>> tokens = Tokens.characters(["hello"])
-        >>> tokens.decode(tokens.encode("hexe"))
+        >>> tokenizer = Tokenizer.characters(["hello"])
+        >>> tokenizer.decode(tokenizer.encode("hexe"))
         'he�e'
         """
         alphabet = sorted(set().union(*texts) - set(SPECIAL))
-        tokenizer = Tokenizer(models.BPE(_numbered(alphabet), [], unk_token=SPECIAL[cls.unknown], fuse_unk=False))
+        tokenizer = tokenizers.Tokenizer(
+            models.BPE(_numbered(alphabet), [], unk_token=SPECIAL[cls.unknown], fuse_unk=False)
+        )
         tokenizer.decoder = decoders.Fuse()
         return cls(tokenizer)
 
     @classmethod
-    def byte_pairs(cls, texts: Iterable[str], n_tokens: int) -> "Tokens":
+    def byte_pairs(cls, texts: Iterable[str], n_tokens: int) -> "Tokenizer":
         """Byte pairs as GPT-2 has them, learned from the texts; no text is unknown, and every one comes back whole.
 
         There are fewer than `n_tokens` if the texts have no more pairs to join.
 
-        >>> tokens = Tokens.byte_pairs(["low lower lowest"] * 9, n_tokens=264)
-        >>> tokens.strings(tokens.encode("slow lowest"))
+        >>> tokenizer = Tokenizer.byte_pairs(["low lower lowest"] * 9, n_tokens=264)
+        >>> tokenizer.strings(tokenizer.encode("slow lowest"))
         ['s', 'low', '␣lowe', 's', 't']
         """
         check_byte_pairs(n_tokens)
-        learned = Tokenizer(models.BPE())
+        learned = tokenizers.Tokenizer(models.BPE())
         learned.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
         learned.train_from_iterator(
@@ -99,41 +102,43 @@ class Tokens:
             ),
         )
         merges = [tuple(pair) for pair in json.loads(learned.to_str())["model"]["merges"]]
-        tokenizer = Tokenizer(models.BPE(_numbered(_in_order(learned)), merges))
+        tokenizer = tokenizers.Tokenizer(models.BPE(_numbered(_in_order(learned)), merges))
         tokenizer.pre_tokenizer = learned.pre_tokenizer
         tokenizer.decoder = decoders.ByteLevel()
         return cls(tokenizer)
 
     @classmethod
-    def words(cls, texts: Iterable[str], n_tokens: int) -> "Tokens":
+    def words(cls, texts: Iterable[str], n_tokens: int) -> "Tokenizer":
         """The most frequent words of the texts in lower case, and their marks; all other words become `unknown`.
 
         Decoding puts a space between any two, so the text comes back in its words only.
 
-        >>> tokens = Tokens.words(["A film. A good film!"], n_tokens=6)
-        >>> tokens.decode(tokens.encode("A bad film!"))
+        >>> tokenizer = Tokenizer.words(["A film. A good film!"], n_tokens=6)
+        >>> tokenizer.decode(tokenizer.encode("A bad film!"))
         'a � film �'
         """
         check_words(n_tokens)
-        learned = Tokenizer(models.WordLevel())
+        learned = tokenizers.Tokenizer(models.WordLevel())
         learned.normalizer = normalizers.Lowercase()
         learned.pre_tokenizer = pre_tokenizers.Whitespace()
         learned.train_from_iterator(
             texts, trainers.WordLevelTrainer(vocab_size=n_tokens, show_progress=False, special_tokens=[])
         )
         frequent = [word for word in _in_order(learned) if word not in SPECIAL][: n_tokens - len(SPECIAL)]
-        tokenizer = Tokenizer(models.WordLevel(_numbered(frequent), unk_token=SPECIAL[cls.unknown]))
+        tokenizer = tokenizers.Tokenizer(models.WordLevel(_numbered(frequent), unk_token=SPECIAL[cls.unknown]))
         tokenizer.normalizer = learned.normalizer
         tokenizer.pre_tokenizer = learned.pre_tokenizer
         return cls(tokenizer)
 
     @classmethod
-    def from_json(cls, text: str) -> "Tokens":
+    def from_json(cls, text: str) -> "Tokenizer":
         """What `to_json` wrote."""
         try:
-            tokenizer = Tokenizer.from_str(text)
+            tokenizer = tokenizers.Tokenizer.from_str(text)
         except Exception as error:  # the library raises nothing narrower
-            raise ValueError(f"tokens must be JSON as Tokens.to_json writes it, got {text[:40]!r} ({error})") from None
+            raise ValueError(
+                f"tokens must be JSON as Tokenizer.to_json writes it, got {text[:40]!r} ({error})"
+            ) from None
         return cls(tokenizer)
 
     def to_json(self) -> str:
@@ -163,7 +168,7 @@ class Tokens:
     def strings(self, ids: Sequence[int]) -> list[str]:
         """Each token by itself, as a figure can show it: spaces and line ends have a sign.
 
-        >>> Tokens.characters(["a b"]).strings([1, 5, 4])
+        >>> Tokenizer.characters(["a b"]).strings([1, 5, 4])
         ['<begin>', 'a', '␣']
         """
         self._check(ids)
@@ -176,19 +181,19 @@ class Tokens:
                 raise ValueError(f"ids must lie in 0 .. {last}, got {i}")
 
 
-def make_tokens(choice: Characters | BytePairs | Words, texts: Iterable[str]) -> Tokens:
+def make_tokenizer(choice: Characters | BytePairs | Words, texts: Iterable[str]) -> Tokenizer:
     """The vocabulary that a config asks for.
 
-    >>> len(make_tokens(Characters(), ["abba"]))
+    >>> len(make_tokenizer(Characters(), ["abba"]))
     6
     """
     match choice:
         case Characters():
-            return Tokens.characters(texts)
+            return Tokenizer.characters(texts)
         case BytePairs():
-            return Tokens.byte_pairs(texts, choice.n_tokens)
+            return Tokenizer.byte_pairs(texts, choice.n_tokens)
         case Words():
-            return Tokens.words(texts, choice.n_tokens)
+            return Tokenizer.words(texts, choice.n_tokens)
 
 
 def check_byte_pairs(n_tokens: int) -> None:
@@ -205,6 +210,6 @@ def _numbered(strings: Sequence[str]) -> dict[str, int]:
     return {string: i for i, string in enumerate((*SPECIAL, *strings))}
 
 
-def _in_order(tokenizer: Tokenizer) -> list[str]:
+def _in_order(tokenizer: tokenizers.Tokenizer) -> list[str]:
     ids: Mapping[str, int] = tokenizer.get_vocab()
     return sorted(ids, key=ids.__getitem__)

@@ -1,0 +1,85 @@
+"""What an architecture is, as facts: asked by everything above the models instead of looking at their type."""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from headwork.checks import check_positive
+
+InputKind = Literal["image", "text", "text pair"]
+OutputKind = Literal["class", "next token", "masked token", "hidden state"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What a model reads, what it answers, its limits, and where its layers are."""
+
+    input: InputKind
+    """`text` is token ids; `text pair` is the ids of a source and of a target."""
+    output: OutputKind
+    """What the last axis of the output scores."""
+    n_outputs: int
+    """The size of that axis: classes, words of the vocabulary, or d_model."""
+    vocab: int | None = None
+    """Of the ids that are read (of the source, for a pair)."""
+    max_tokens: int | None = None
+    """The longest sequence; None: any length."""
+    image: tuple[int, int] | None = None
+    """The (rows, columns) of pixels it is made for; None: any."""
+    n_channels: int | None = None
+    grid: tuple[int, int] | None = None
+    """The (rows, columns) of tokens of that image."""
+    layers: tuple[str, ...] = ()
+    """The names of the layers of its stacks, in the order in which they run."""
+    attention: tuple[str, ...] = ()
+    """The names of the self-attention modules."""
+    cross_attention: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class ModelConfig(Protocol):
+    """A frozen dataclass that says all about a model: `build` makes it, with fresh weights."""
+
+    def build(self) -> nn.Module: ...
+
+
+def describe(model: object) -> Description | None:
+    """The description of a model or of a config; None for one that has none, as a user's own may.
+
+    >>> describe(hw.models.published("gpt2")).max_tokens
+    1024
+    """
+    found = getattr(model, "description", None)
+    return found if isinstance(found, Description) else None
+
+
+def example_inputs(
+    description: Description,
+    *,
+    batch: int = 1,
+    n_tokens: int = 16,
+    image: tuple[int, int] = (32, 32),
+    device: torch.device | str | None = None,
+) -> list[Tensor]:
+    """Inputs of the right shape and type, all zeros; `image` is for models that take any size.
+
+    >>> [tuple(t.shape) for t in example_inputs(hw.models.published("transformer-base").description, n_tokens=5)]
+    [(1, 5), (1, 5)]
+    """
+    check_positive(batch=batch, n_tokens=n_tokens)
+    if description.input == "image":
+        assert description.n_channels is not None
+        return [torch.zeros(batch, description.n_channels, *(description.image or image), device=device)]
+    n_inputs = 2 if description.input == "text pair" else 1
+    return [torch.zeros(batch, n_tokens, dtype=torch.long, device=device)] * n_inputs
+
+
+def numbered(stack: str, n_layers: int, part: str = "") -> tuple[str, ...]:
+    """The names of the layers of a stack, or of the same part of each.
+
+    >>> numbered("layers", 2, "attention")
+    ('layers.0.attention', 'layers.1.attention')
+    """
+    return tuple(f"{stack}.{i}" + (f".{part}" if part else "") for i in range(n_layers))
