@@ -46,7 +46,7 @@ def test_it_learns_one_batch_by_heart(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["digits-vit", "reviews-encoder"])
 def test_every_pooling(name: str, pooling: str) -> None:
     model = change(find_recipe(name), Changes(pooling=pooling)).model
-    chosen = model.pooling if name == "digits-vit" else model.task.pooling
+    chosen = model.pooling if name == "digits-vit" else model.head.pooling
     words = {"ClassToken": "cls", "FirstToken": "cls", "MeanPooling": "gap", "AttentionPooling": "map"}
     assert words[type(chosen).__name__] == pooling
 
