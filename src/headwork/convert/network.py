@@ -8,13 +8,15 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 
-from einops import rearrange
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from headwork.checks import check_positive
-from headwork.convert.convolution import ConvolutionAsAttention, attention_from_convolution, check_tolerance
-from headwork.convert.gaussian import convolution_from_attention
+from headwork.convert.attention_to_convolution import AttentionAsConvolution, convolution_from_attention
+from headwork.convert.convolution_to_attention import (
+    ConvolutionAsAttention,
+    attention_from_convolution,
+    check_tolerance,
+)
 from headwork.layers.gaussian import GaussianAttention
 from headwork.serialise import Checked
 
@@ -48,30 +50,6 @@ class ToConvolution(Checked):
 
 
 Conversion = ToAttention | ToConvolution
-
-
-class AttentionAsConvolution(nn.Module):
-    """The nearest convolution in the place of a layer of Gaussian heads, and how near it is.
-
-    >>> layer = AttentionAsConvolution(GaussianAttention(d_model=4, n_heads=9), (3, 3), grid=(5, 7))
-    >>> layer(torch.randn(2, 5, 7, 4)).shape, layer.single_pixel.shape
-    (torch.Size([2, 5, 7, 4]), torch.Size([9]))
-    """
-
-    axes = "batch row column d_model"
-    error_bound: Float[Tensor, ""]
-    single_pixel: Float[Tensor, "head"]
-
-    def __init__(self, layer: GaussianAttention, kernel_size: tuple[int, int], grid: tuple[int, int]) -> None:
-        super().__init__()
-        conv, error_bound, single_pixel = convolution_from_attention(layer, kernel_size, grid)
-        self.conv: nn.Module = conv
-        self.register_buffer("error_bound", single_pixel.new_tensor(error_bound))
-        self.register_buffer("single_pixel", single_pixel)
-
-    def forward(self, x: Float[Tensor, "batch row column d_model"]) -> Float[Tensor, "batch row column d_out"]:
-        image = rearrange(x, "batch row column d -> batch d row column")
-        return rearrange(self.conv(image), "batch d row column -> batch row column d")
 
 
 def convert(model: nn.Module, how: Conversion) -> nn.Module:

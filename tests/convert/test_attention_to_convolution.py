@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headwork.convert import attention_from_convolution, convolution_from_attention
-from headwork.convert.gaussian import weights_of_heads
+from headwork.convert.attention_to_convolution import weights_of_heads
 from headwork.layers import GaussianAttention
 
 # a full precision says that it builds the table

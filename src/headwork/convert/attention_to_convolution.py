@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headwork.checks import check_positive
-from headwork.convert.convolution import ConvolutionAsAttention
+from headwork.convert.convolution_to_attention import ConvolutionAsAttention
 from headwork.functional.gaussian import gaussian_weights
 from headwork.functional.tracing import has_numbers
 from headwork.layers.gaussian import GaussianAttention
@@ -64,6 +64,30 @@ def convolution_from_attention(
         conv.bias.requires_grad = _any_learns(heads, bias=True)
     error_bound = of_output.item() if has_numbers(of_output) else math.nan
     return ConvolutionFromAttention(conv, error_bound, from_middle.flatten(1).amax(1))
+
+
+class AttentionAsConvolution(nn.Module):
+    """The nearest convolution instead of a layer of Gaussian heads, and how near it is.
+
+    >>> layer = AttentionAsConvolution(GaussianAttention(d_model=4, n_heads=9), (3, 3), grid=(5, 7))
+    >>> layer(torch.randn(2, 5, 7, 4)).shape, layer.single_pixel.shape
+    (torch.Size([2, 5, 7, 4]), torch.Size([9]))
+    """
+
+    axes = "batch row column d_model"
+    error_bound: Float[Tensor, ""]
+    single_pixel: Float[Tensor, "head"]
+
+    def __init__(self, layer: GaussianAttention, kernel_size: tuple[int, int], grid: tuple[int, int]) -> None:
+        super().__init__()
+        conv, error_bound, single_pixel = convolution_from_attention(layer, kernel_size, grid)
+        self.conv: nn.Module = conv
+        self.register_buffer("error_bound", single_pixel.new_tensor(error_bound))
+        self.register_buffer("single_pixel", single_pixel)
+
+    def forward(self, x: Float[Tensor, "batch row column d_model"]) -> Float[Tensor, "batch row column d_out"]:
+        image = rearrange(x, "batch row column d -> batch d row column")
+        return rearrange(self.conv(image), "batch d row column -> batch row column d")
 
 
 def weights_of_heads(layer: GaussianAttention) -> tuple[Float[Tensor, "head out channel"], Float[Tensor, "out"]]:
