@@ -241,8 +241,8 @@ def test_trace_and_cost_look_into_a_run(runs: Path, tmp_path: Path, capsys: pyte
         ("convert digits-gaussian --out new --tolerance 0.1", "tolerance is for the direction attention, got 0.1"),
         ("predict digits-vit -", "files must be images for this run"),
         ("generate text-gpt --greedy --seed 3", "greedy needs no choice: leave out seed, got 3"),
-        ("convert digits-resnet --out new --to convolution", "model must have Gaussian heads for ToConvolution"),
-        ("convert digits-gaussian --out new --to attention", "model must have an nn.Conv2d for ToAttention"),
+        ("convert digits-resnet --out new --to convolution", "model must have Gaussian heads for to_convolution"),
+        ("convert digits-gaussian --out new --to attention", "model must have an nn.Conv2d for to_attention"),
         (
             "convert digits-resnet --out new --image 8 8",
             r"image is for a model of any size without a run, got \(8, 8\)",

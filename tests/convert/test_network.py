@@ -265,11 +265,11 @@ def test_a_network_of_attention_is_built_again_bit_for_bit(device, conversions):
 @pytest.mark.parametrize(
     ("model", "conversion", "message"),
     [
-        (nn.Linear(2, 3), ToAttention(), "model must have an nn.Conv2d for ToAttention, got Linear without any"),
+        (nn.Linear(2, 3), ToAttention(), "model must have an nn.Conv2d for to_attention, got Linear without any"),
         (
             nn.Conv2d(2, 3, 3),
             ToConvolution(grid=(5, 7)),
-            "model must have Gaussian heads for ToConvolution, got Conv2d",
+            "model must have Gaussian heads for to_convolution, got Conv2d",
         ),
         (
             GaussianAttention(2, 3),

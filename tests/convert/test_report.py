@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -164,7 +165,7 @@ def test_a_model_without_numbers_has_a_report_without_numbers():
 def test_two_models_are_compared_by_hand():
     first, second = nn.Flatten().eval(), nn.Sequential(nn.Flatten(), nn.Linear(3, 3, bias=False)).eval()
     with torch.no_grad():
-        second[1].weight.copy_(torch.diag(torch.tensor([1.0, 0.5, 1.0])))
+        second[1].weight.copy_(torch.diag(torch.tensor([0.75, 0.5, 1.0])))
     images = torch.tensor([[0.5, 2.0, 0.0], [1.0, 3.0, 2.0], [-4.0, 0.0, 1.0]]).reshape(3, 3, 1, 1)
     comparison = compare(first, second, images)
     assert comparison.largest_difference == 1.5
@@ -172,7 +173,7 @@ def test_two_models_are_compared_by_hand():
     assert comparison.same_predictions == 2  # of the second image, 3 was the largest and is now 1.5
     assert comparison.n_images == 3
     assert str(comparison) == "the outputs differ by at most 1.5, of up to 4; 2 of 3 predictions are the same"
-    assert json.loads(json.dumps(comparison.to_dict()))["largest_output"] == 4.0
+    assert json.loads(json.dumps(asdict(comparison)))["largest_output"] == 4.0
 
 
 def test_nothing_is_compared_on_no_image():

@@ -1,7 +1,7 @@
 """`headwork convert`."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -51,7 +51,7 @@ class Convert:
         comparison = compare(model, converted.model, images)
         save(converted.model, self.out)
         if self.json:
-            summary = {"out": str(self.out), "images": source, **comparison.to_dict(), **converted.to_dict()}
+            summary = {"out": str(self.out), "images": source, **asdict(comparison), **converted.to_dict()}
             print(json.dumps(summary, indent=2))
         else:
             print(f"{converted}\non {source}, {comparison}\nwritten to {self.out}")
@@ -91,8 +91,7 @@ class Convert:
         if self.image is not None:
             check_positive(image_rows=self.image[0], image_columns=self.image[1])
             if is_run(self.folder) or description.image is not None:
-                whose = "run" if is_run(self.folder) else "model"
-                raise ValueError(f"image is for a model of any size without a run, got {self.image} for a {whose}")
+                raise ValueError(f"image is for a model of any size without a run, got {self.image} for {self.folder}")
         if is_run(self.folder):
             test = open_run(self.folder).load_data().test
             batch = test.batch(range(min(self.images, len(test))))

@@ -6,7 +6,7 @@ The alphas and the error bounds are in the state dict.
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from torch import nn
@@ -18,7 +18,7 @@ from headwork.convert.convolution_to_attention import (
     attention_from_convolution,
     check_tolerance,
 )
-from headwork.convert.report import ConvertedLayer, report_attention, report_convolution
+from headwork.convert.report import ConvertedLayer, report_layer
 from headwork.layers.gaussian import GaussianAttention
 from headwork.models.description import describe
 from headwork.serialise import Checked, config_to_dict
@@ -38,7 +38,12 @@ class ToAttention(Checked):
         check_tolerance(self.tolerance)
 
     def apply(self, model: nn.Module) -> "Converted":
-        return _convert(model, self, "an nn.Conv2d", lambda name, module: _as_attention(name, module, self.tolerance))
+        return _convert(
+            model,
+            self,
+            "an nn.Conv2d for to_attention",
+            lambda name, module: _as_attention(name, module, self.tolerance),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +62,10 @@ class ToConvolution(Checked):
     def apply(self, model: nn.Module) -> "Converted":
         grid = _grid_of(model) if self.grid is None else self.grid
         return _convert(
-            model, self, "Gaussian heads", lambda name, module: _as_convolution(name, module, self.kernel_size, grid)
+            model,
+            self,
+            "Gaussian heads for to_convolution",
+            lambda name, module: _as_convolution(name, module, self.kernel_size, grid),
         )
 
 
@@ -74,7 +82,7 @@ class Converted:
 
     def to_dict(self) -> dict[str, object]:
         """The conversion and the layers as data for JSON."""
-        return {"conversion": config_to_dict(self.conversion), "layers": [layer.to_dict() for layer in self.layers]}
+        return {"conversion": config_to_dict(self.conversion), "layers": [asdict(layer) for layer in self.layers]}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.layers))
@@ -117,11 +125,8 @@ def possible_directions(model: nn.Module) -> tuple[Direction, ...]:
     >>> possible_directions(nn.Conv2d(1, 1, 3)), possible_directions(nn.Linear(1, 1))
     (('attention',), ())
     """
-    kinds: tuple[tuple[Direction, type[nn.Module]], ...] = (
-        ("attention", nn.Conv2d),
-        ("convolution", GaussianAttention),
-    )
-    return tuple(direction for direction, kind in kinds if any(isinstance(module, kind) for module in model.modules()))
+    kinds: dict[Direction, type[nn.Module]] = {"attention": nn.Conv2d, "convolution": GaussianAttention}
+    return tuple(way for way, kind in kinds.items() if any(isinstance(module, kind) for module in model.modules()))
 
 
 def conversions_of(model: nn.Module) -> tuple[Conversion, ...]:
@@ -137,7 +142,11 @@ def _as_attention(name: str, module: nn.Module, tolerance: float) -> ReplacedLay
     if not isinstance(module, nn.Conv2d):
         return None
     new = attention_from_convolution(module, tolerance)
-    return new, report_attention(name, module, new, tolerance)
+    # Seen from pixel (4, 4) of this grid, the border is 4 pixels or more away from every centre. That is as good as no
+    # border: alpha is at least ln 9, and a pixel 5 away has less than 9**-25 of the weight.
+    rows, columns = (offsets[-1] + 9 for offsets in new.offsets())
+    largest_weight = new.attention.seen_from((rows, columns), (4, 4)).detach().flatten(1).amax(1)
+    return new, report_layer(name, module, new.attention, tolerance, largest_weight)
 
 
 def _as_convolution(
@@ -145,11 +154,11 @@ def _as_convolution(
 ) -> ReplacedLayer | None:
     match module:
         case ConvolutionAsAttention():
-            found = convolution_from_attention(module, grid=grid)
-            return found.conv, report_convolution(name, module.attention, found, grid)
+            nearest = convolution_from_attention(module, grid=grid)
+            return nearest.conv, report_layer(name, module.attention, *nearest, grid)
         case GaussianAttention():
-            found = convolution_from_attention(module, kernel_size, grid)
-            return AttentionAsConvolution(found), report_convolution(name, module, found, grid)
+            nearest = convolution_from_attention(module, kernel_size, grid)
+            return AttentionAsConvolution(nearest), report_layer(name, module, *nearest, grid)
         case _:
             return None
 
@@ -173,9 +182,7 @@ def _convert(
 
     converted = visit("", deepcopy(model))
     if not replaced:
-        raise ValueError(
-            f"model must have {wanted} for {type(conversion).__name__}, got {type(model).__name__} without any"
-        )
+        raise ValueError(f"model must have {wanted}, got {type(model).__name__} without any")
     converted._conversions = (*conversions_of(model), conversion)  # type: ignore[assignment]  # no module, only a note
     return Converted(converted, conversion, tuple(layer for _, layer in replaced.values()))
 

@@ -1,14 +1,12 @@
 """What a conversion changed, and how far two models are from each other on images."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwork.convert.attention_to_convolution import ConvolutionFromAttention
-from headwork.convert.convolution_to_attention import ConvolutionAsAttention
 from headwork.functional.gaussian import full_precision
 from headwork.functional.tracing import has_numbers
 from headwork.layers.gaussian import GaussianAttention
@@ -31,11 +29,8 @@ class ConvertedLayer:
     single_pixel: tuple[float, ...]
     """The largest weight of each head away from the border: 1 is a head that sees a single pixel."""
 
-    def to_dict(self) -> dict[str, object]:
-        return asdict(self)
-
     def __str__(self) -> str:
-        grid = "" if self.grid is None else f" on {_by(self.grid)} positions"
+        grid = "" if self.grid is None else f" on {self.grid[0]} x {self.grid[1]} positions"
         return (
             f"{self.name or 'the model'}: {self.before} -> {self.after}; alpha {_span(self.alpha)}; "
             f"off by at most {self.error_bound:.2g} for inputs in [-1, 1]{grid}; "
@@ -52,9 +47,6 @@ class Comparison:
     largest_output: float
     """The largest absolute value of the first model's outputs, to judge the difference by."""
     same_predictions: int
-
-    def to_dict(self) -> dict[str, object]:
-        return asdict(self)
 
     def __str__(self) -> str:
         return (
@@ -84,58 +76,34 @@ def compare(before: nn.Module, after: nn.Module, images: Float[Tensor, "batch ch
     )
 
 
-def report_attention(name: str, conv: nn.Conv2d, new: ConvolutionAsAttention, tolerance: float) -> ConvertedLayer:
-    """The report of a convolution that became attention."""
-    return ConvertedLayer(
-        name=name,
-        before=_name_convolution(conv),
-        after=_name_heads(new.attention),
-        n_heads=new.attention.n_heads,
-        alpha=_alpha(new.attention),
-        error_bound=tolerance,
-        grid=None,
-        single_pixel=_numbers(_largest_weights(new)),
-    )
-
-
-def report_convolution(
-    name: str, heads: GaussianAttention, found: ConvolutionFromAttention, grid: tuple[int, int]
+def report_layer(
+    name: str,
+    before: nn.Conv2d | GaussianAttention,
+    after: nn.Conv2d | GaussianAttention,
+    error_bound: float,
+    single_pixel: Float[Tensor, "head"],
+    grid: tuple[int, int] | None = None,
 ) -> ConvertedLayer:
-    """The report of Gaussian heads that became a convolution."""
+    """The report of a layer from its convolution and its heads, one of which it was before."""
+    heads = before if isinstance(before, GaussianAttention) else after
+    assert isinstance(heads, GaussianAttention)
     return ConvertedLayer(
         name=name,
-        before=_name_heads(heads),
-        after=_name_convolution(found.conv),
+        before=_in_words(before),
+        after=_in_words(after),
         n_heads=heads.n_heads,
-        alpha=_alpha(heads),
-        error_bound=found.error_bound,
+        alpha=_numbers(torch.linalg.det(full_precision(heads.alpha.detach()).double()).sqrt()),
+        error_bound=error_bound,
         grid=grid,
-        single_pixel=_numbers(found.single_pixel),
+        single_pixel=_numbers(single_pixel),
     )
 
 
-def _name_convolution(conv: nn.Conv2d) -> str:
-    return f"{_by(conv.kernel_size)} convolution ({conv.in_channels} to {conv.out_channels} channels)"
-
-
-def _name_heads(heads: GaussianAttention) -> str:
-    return "1 Gaussian head" if heads.n_heads == 1 else f"{heads.n_heads} Gaussian heads"
-
-
-def _largest_weights(layer: ConvolutionAsAttention) -> Float[Tensor, "head"]:
-    """The largest weight of each head, on a grid in which all of them look 4 pixels or more away from the border.
-
-    That is as good as no border: alpha is at least ln 9, so less than 9**-25 lies further away.
-    """
-    rows, columns = (offsets[-1] + 9 for offsets in layer.offsets())
-    return layer.attention.seen_from((rows, columns), (4, 4)).detach().flatten(1).amax(1)
-
-
-def _alpha(heads: GaussianAttention) -> tuple[float, ...]:
-    alpha = heads.alpha.detach()
-    if alpha.ndim == 1:
-        return _numbers(alpha)
-    return _numbers(torch.linalg.det(full_precision(alpha).double()).sqrt())
+def _in_words(layer: nn.Conv2d | GaussianAttention) -> str:
+    if isinstance(layer, GaussianAttention):
+        return "1 Gaussian head" if layer.n_heads == 1 else f"{layer.n_heads} Gaussian heads"
+    rows, columns = layer.kernel_size
+    return f"{rows} x {columns} convolution ({layer.in_channels} to {layer.out_channels} channels)"
 
 
 def _numbers(values: Float[Tensor, "head"]) -> tuple[float, ...]:
@@ -145,7 +113,3 @@ def _numbers(values: Float[Tensor, "head"]) -> tuple[float, ...]:
 def _span(values: tuple[float, ...]) -> str:
     low, high = f"{min(values):.2f}", f"{max(values):.2f}"
     return low if low == high else f"{low} to {high}"
-
-
-def _by(sizes: tuple[int, ...]) -> str:
-    return " x ".join(map(str, sizes))
