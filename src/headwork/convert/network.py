@@ -7,6 +7,7 @@ The alphas and the error bounds are in the state dict.
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Literal
 
 from torch import nn
@@ -38,12 +39,8 @@ class ToAttention(Checked):
         check_tolerance(self.tolerance)
 
     def apply(self, model: nn.Module) -> "Converted":
-        return _convert(
-            model,
-            self,
-            "an nn.Conv2d for to_attention",
-            lambda name, module: _as_attention(name, module, self.tolerance),
-        )
+        replace = partial(_as_attention, tolerance=self.tolerance)
+        return _convert(model, self, "an nn.Conv2d for to_attention", replace)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +58,8 @@ class ToConvolution(Checked):
 
     def apply(self, model: nn.Module) -> "Converted":
         grid = _grid_of(model) if self.grid is None else self.grid
-        return _convert(
-            model,
-            self,
-            "Gaussian heads for to_convolution",
-            lambda name, module: _as_convolution(name, module, self.kernel_size, grid),
-        )
+        replace = partial(_as_convolution, kernel_size=self.kernel_size, grid=grid)
+        return _convert(model, self, "Gaussian heads for to_convolution", replace)
 
 
 Conversion = ToAttention | ToConvolution
