@@ -12,6 +12,7 @@ from PIL import Image
 
 import headwork as hw
 from headwork.cli import main
+from headwork.cli.convert import Convert
 from headwork.cli.predict import read_input
 from headwork.data import Tokenizer, sample_digit
 from headwork.recipes import Changes, change, find_recipe
@@ -140,8 +141,10 @@ def test_compare_by_what_the_best_was_chosen_by(runs: Path, capsys: pytest.Captu
 def test_convert_a_residual_network_and_back(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = json.loads(say(capsys, "convert", runs / "digits-resnet", "--out", tmp_path / "there", "--json"))
     assert there["largest_difference"] < 1e-4
-    assert there["same_predictions"] == there["images"] == 64
-    assert all(layer["heads"] in (1, 9) for layer in there["layers"])
+    assert there["same_predictions"] == there["n_images"] == 64
+    assert there["images"] == "the run's test images"
+    assert there["conversion"]["kind"] == "ToAttention"
+    assert all(layer["n_heads"] in (1, 9) for layer in there["layers"])
     images = torch.rand(2, 1, 8, 8)
     expected = hw.load(runs / "digits-resnet")(images)
     torch.testing.assert_close(hw.load(tmp_path / "there")(images), expected, rtol=0, atol=1e-4)
@@ -156,6 +159,50 @@ def test_convert_gaussian_heads(runs: Path, tmp_path: Path, capsys: pytest.Captu
     assert all(layer["error_bound"] > 0 for layer in found["layers"])
     model = hw.load(tmp_path / "out")
     assert model.layers[0].attention.conv.weight.shape[2:] == (3, 5)
+
+
+def test_convert_prints_the_report_of_the_library(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = say(capsys, "convert", runs / "digits-gaussian", "--out", tmp_path / "out")
+    model = hw.load(runs / "digits-gaussian")
+    converted = hw.convert.to_convolution(model)
+    images = hw.training.open_run(runs / "digits-gaussian").load_data().test.batch(range(64))[0]
+    comparison = hw.convert.compare(model, converted.model, images)
+    assert said == f"{converted}\non the run's test images, {comparison}\nwritten to {tmp_path / 'out'}\n"
+
+
+@pytest.mark.parametrize(("size", "said"), [((), "32 x 32"), (("--image", "6", "10"), "6 x 10")])
+def test_the_size_of_the_images_is_said_where_no_run_tells_it(
+    size: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hw.save(hw.models.ResNetConfig(n_classes=3, n_blocks=1, widths=(2,)).build(), tmp_path / "resnet")
+    ask = ("convert", tmp_path / "resnet", "--out", tmp_path / "there", "--images", "2", *size)
+    assert f"on random images of {said} pixels, the outputs differ" in say(capsys, *ask)
+    ask = ("convert", tmp_path / "there", "--out", tmp_path / "back", "--images", "2", *size)
+    assert f"for inputs in [-1, 1] on {said} positions" in say(capsys, *ask)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_a_model_of_one_size_is_converted_in_that_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = hw.models.GaussianImageEncoderConfig(n_classes=3, image=(6, 10), d_model=4, n_layers=1)
+    hw.save(config.build(), tmp_path / "heads")
+    ask = ("convert", tmp_path / "heads", "--out", tmp_path / "out")
+    assert "image is for a model of any size without a run, got (6, 8)" in say(
+        capsys, *ask, "--image", "6", "8", code=2
+    )
+    said = say(capsys, *ask)
+    assert "on 3 x 5 positions" in said
+    assert "on random images of 6 x 10 pixels" in said
+
+
+def test_a_model_with_both_kinds_of_layers_needs_a_direction() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), hw.layers.GaussianAttention(1, 1))
+    ask = Convert(folder=Path(), out=Path())
+    with pytest.raises(ValueError, match="to must be given for a model that allows both, attention and convolution"):
+        ask.convert(model, (5, 7))
+    assert [layer.name for layer in replace(ask, to="attention").convert(model, (5, 7)).layers] == ["0"]
+    assert [layer.name for layer in replace(ask, to="convolution").convert(model, (5, 7)).layers] == ["1"]
 
 
 def test_trace_and_cost_look_into_a_run(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,10 +237,17 @@ def test_trace_and_cost_look_into_a_run(runs: Path, tmp_path: Path, capsys: pyte
         ("convert digits-resnet --out digits-vit", "out must be a new folder"),
         ("convert digits-resnet --out new --tolerance 2", r"tolerance must lie in \(0, 1\), got 2.0"),
         ("convert digits-gaussian --out new --kernel-size 0 3", "kernel_rows must be 1 or more, got 0"),
-        ("convert digits-resnet --out new --kernel-size 5 5", "kernel_size is for the way to convolution"),
-        ("convert digits-gaussian --out new --tolerance 0.1", "tolerance is for the way to attention, got 0.1"),
+        ("convert digits-resnet --out new --kernel-size 5 5", "kernel_size is for the direction convolution"),
+        ("convert digits-gaussian --out new --tolerance 0.1", "tolerance is for the direction attention, got 0.1"),
         ("predict digits-vit -", "files must be images for this run"),
         ("generate text-gpt --greedy --seed 3", "greedy needs no choice: leave out seed, got 3"),
+        ("convert digits-resnet --out new --to convolution", "model must have Gaussian heads for to_convolution"),
+        ("convert digits-gaussian --out new --to attention", "model must have an nn.Conv2d for to_attention"),
+        (
+            "convert digits-resnet --out new --image 8 8",
+            r"image is for a model of any size without a run, got \(8, 8\)",
+        ),
+        ("convert digits-resnet --out new --image 0 8", "image_rows must be 1 or more, got 0"),
         ("convert digits-resnet --out new --images 0", "images must be 1 or more, got 0"),
     ],
 )

@@ -16,7 +16,8 @@ from headwork.convert import (
     ToAttention,
     ToConvolution,
     conversions_of,
-    convert,
+    to_attention,
+    to_convolution,
 )
 from headwork.layers import GaussianAttention
 from headwork.serialise import config_from_dict, config_to_dict
@@ -58,7 +59,7 @@ def image_encoder(alpha: float = 1.0, n_layers: int = 2, **heads: object) -> hw.
 def test_a_resnet_converted_whole_gives_the_same_predictions():
     model = resnet()
     before = copy.deepcopy(model.state_dict())
-    converted = convert(model, ToAttention())
+    converted = to_attention(model).model
     assert not any(isinstance(module, nn.Conv2d) for module in converted.modules())
     assert sum(isinstance(module, ConvolutionAsAttention) for module in converted.modules()) == 9
     assert not any(module.training for module in converted.modules())
@@ -73,7 +74,7 @@ def test_a_resnet_converted_whole_gives_the_same_predictions():
 
 def test_a_converted_model_shares_nothing_with_the_original():
     model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))
-    converted = convert(model, ToAttention())
+    converted = to_attention(model).model
     storages = {p.data_ptr() for p in (*model.parameters(), *model.buffers())}
     assert storages.isdisjoint(p.data_ptr() for p in (*converted.parameters(), *converted.buffers()))
 
@@ -81,7 +82,7 @@ def test_a_converted_model_shares_nothing_with_the_original():
 @pytest.mark.parametrize("training", [True, False])
 def test_a_bare_convolution_is_converted_itself(training):
     conv = nn.Conv2d(2, 3, 3, padding=1).train(training)
-    converted, image = convert(conv, ToAttention()), pixels(1, 2, 5, 7)
+    converted, image = to_attention(conv).model, pixels(1, 2, 5, 7)
     assert isinstance(converted, ConvolutionAsAttention)
     assert all(module.training is training for module in converted.modules())
     torch.testing.assert_close(converted(image), conv(image), rtol=0, atol=1e-5)
@@ -92,7 +93,7 @@ def test_nested_modules_are_converted_and_keep_their_mode():
     model = nn.ModuleDict({"first": nn.Conv2d(2, 3, 3, padding=1), "then": nn.Sequential(inner, nn.Flatten())})
     model["first"].train()
     model["then"][0].eval()
-    converted, image = convert(model, ToAttention()), pixels(1, 2, 5, 7)
+    converted, image = to_attention(model).model, pixels(1, 2, 5, 7)
     assert isinstance(converted["first"], ConvolutionAsAttention)
     assert isinstance(converted["then"][0][0], ConvolutionAsAttention)
     assert all(module.training for module in converted["first"].modules())
@@ -101,17 +102,17 @@ def test_nested_modules_are_converted_and_keep_their_mode():
     torch.testing.assert_close(converted["then"](converted["first"](image)), expected, rtol=0, atol=1e-5)
 
 
-def test_a_convolution_in_two_places_is_converted_in_both():
+def test_a_convolution_used_twice_is_converted_once_for_both():
     conv = nn.Conv2d(2, 2, 3, padding=1)
     model = nn.Sequential(conv, nn.ReLU(), conv)
-    converted, image = convert(model, ToAttention()), pixels(1, 2, 5, 7)
+    converted, image = to_attention(model).model, pixels(1, 2, 5, 7)
     torch.testing.assert_close(converted(image), model(image), rtol=0, atol=1e-5)
     assert not any(isinstance(module, nn.Conv2d) for module in converted.modules())
     assert converted[0] is converted[2]
 
 
 def test_the_tolerance_reaches_every_layer():
-    converted = convert(nn.Sequential(nn.Conv2d(1, 1, 1), nn.Conv2d(1, 1, 1)), ToAttention(tolerance=1e-3))
+    converted = to_attention(nn.Sequential(nn.Conv2d(1, 1, 1), nn.Conv2d(1, 1, 1)), tolerance=1e-3).model
     for module in converted:
         largest = module.attention.out.weight.abs().sum().item()
         assert module.attention.alpha.item() == pytest.approx(math.log1p(8 * largest / 1e-3), rel=1e-5)
@@ -122,11 +123,11 @@ def test_what_was_frozen_stays_frozen_there_and_back(frozen):
     conv = nn.Conv2d(2, 3, 3)
     for name in frozen:
         getattr(conv, name).requires_grad_(False)
-    heads = convert(conv, ToAttention()).attention
+    heads = to_attention(conv).model.attention
     for parameter in (heads.centre, heads.sharpness, heads.out.weight):
         assert parameter.requires_grad is ("weight" not in frozen)
     assert heads.out.bias.requires_grad is ("bias" not in frozen)
-    back = convert(convert(conv, ToAttention()), ToConvolution(grid=(5, 7)))
+    back = to_convolution(to_attention(conv).model, grid=(5, 7)).model
     assert back.weight.requires_grad is ("weight" not in frozen)
     assert back.bias.requires_grad is ("bias" not in frozen)
 
@@ -136,10 +137,10 @@ def test_the_kernel_learns_if_anything_it_is_made_of_does():
     heads = [layer.attention for layer in model.layers]
     heads[0].requires_grad_(False)
     heads[1].requires_grad_(False).centre.requires_grad_()
-    first, second = (layer.attention.conv for layer in convert(model, ToConvolution()).layers)
+    first, second = (layer.attention.conv for layer in to_convolution(model).model.layers)
     assert [p.requires_grad for p in (first.weight, first.bias, second.weight, second.bias)] == [0, 0, 1, 0]
     heads[0].value.bias.requires_grad_()
-    assert convert(model, ToConvolution()).layers[0].attention.conv.bias.requires_grad
+    assert to_convolution(model).model.layers[0].attention.conv.bias.requires_grad
 
 
 # to convolutions
@@ -152,7 +153,7 @@ def test_the_sharper_the_heads_the_nearer_is_the_network_of_convolutions(heads):
     for alpha in (1.0, 4.0, 16.0, 64.0):
         torch.manual_seed(0)
         model = image_encoder(alpha, **heads)
-        converted = convert(model, ToConvolution())
+        converted = to_convolution(model).model
         assert not any(isinstance(module, GaussianAttention) for module in converted.modules())
         errors.append((converted(image) - model(image)).abs().max().item())
     assert errors == sorted(errors, reverse=True)
@@ -163,7 +164,7 @@ def test_the_sharper_the_heads_the_nearer_is_the_network_of_convolutions(heads):
 @pytest.mark.parametrize("alpha", [0.5, 2.0, 8.0])
 def test_no_layer_is_further_from_its_convolution_than_its_bound_says(alpha):
     model = image_encoder(alpha, n_layers=3)
-    converted = convert(model, ToConvolution(kernel_size=(3, 5)))
+    converted = to_convolution(model, (3, 5)).model
     with hw.record(model) as seen:
         model(torch.randn(3, 2, 10, 14, dtype=torch.float64))
     inputs = [seen["tokens"], *(seen[f"layers.{i}"] for i in range(2))]
@@ -176,7 +177,7 @@ def test_no_layer_is_further_from_its_convolution_than_its_bound_says(alpha):
 
 def test_each_layer_carries_what_its_own_conversion_says():
     model = image_encoder(2.0)
-    converted = convert(model, ToConvolution(kernel_size=(3, 5)))
+    converted = to_convolution(model, (3, 5)).model
     for before, after in zip(model.layers, converted.layers, strict=True):
         conv, error_bound, single_pixel = hw.convert.convolution_from_attention(before.attention, (3, 5), (5, 7))
         assert torch.equal(after.attention.conv.weight, conv.weight)
@@ -186,14 +187,14 @@ def test_each_layer_carries_what_its_own_conversion_says():
 
 def test_a_grid_of_ones_own_is_used():
     layer = GaussianAttention(2, 3)
-    bounds = [convert(layer, ToConvolution(grid=grid)).error_bound.item() for grid in ((5, 7), (7, 5))]
+    bounds = [to_convolution(layer, grid=grid).model.error_bound.item() for grid in ((5, 7), (7, 5))]
     expected = [hw.convert.convolution_from_attention(layer, 3, grid).error_bound for grid in ((5, 7), (7, 5))]
     assert bounds == expected
 
 
 def test_a_network_comes_back_with_its_own_kernels():
     model = resnet()
-    back = convert(convert(model, ToAttention(tolerance=1e-8)), ToConvolution(grid=(16, 12)))
+    back = to_convolution(to_attention(model, 1e-8).model, grid=(16, 12)).model
     assert list(back.state_dict()) == list(model.state_dict())
     for name, value in model.state_dict().items():
         torch.testing.assert_close(back.state_dict()[name], value, rtol=0, atol=1e-6)
@@ -203,8 +204,8 @@ def test_a_network_comes_back_with_its_own_kernels():
 
 def test_heads_go_to_convolutions_and_these_to_attention_again():
     model = image_encoder(64.0)
-    once = convert(model, ToConvolution())
-    twice = convert(once, ToAttention(tolerance=1e-12))
+    once = to_convolution(model).model
+    twice = to_attention(once, 1e-12).model
     assert isinstance(twice.layers[0].attention, AttentionAsConvolution)
     assert isinstance(twice.layers[0].attention.conv, ConvolutionAsAttention)
     image = torch.randn(3, 2, 10, 14, dtype=torch.float64)
@@ -220,12 +221,12 @@ def test_heads_go_to_convolutions_and_these_to_attention_again():
 def built_again(model: nn.Module, device: str) -> nn.Module:
     """As a file would: the config and the conversions through JSON, fresh weights, then the state dict."""
     data = json.loads(json.dumps([config_to_dict(model.config), *map(config_to_dict, conversions_of(model))]))
-    config, *how = data
+    config, *conversions = data
     torch.manual_seed(1)
     with torch.device(device):
         again = config_from_dict(config, [type(model.config)]).build()
-        for step in how:
-            again = convert(again, config_from_dict(step, [ToAttention, ToConvolution]))
+        for step in conversions:
+            again = config_from_dict(step, [ToAttention, ToConvolution]).apply(again).model
     again.load_state_dict(model.state_dict(), assign=True)
     return again.eval()
 
@@ -233,7 +234,7 @@ def built_again(model: nn.Module, device: str) -> nn.Module:
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize("precision", ["isotropic", "diagonal"])
 def test_a_network_of_convolutions_is_built_again_bit_for_bit(device, precision):
-    converted = convert(image_encoder(2.0, precision=precision), ToConvolution(kernel_size=(3, 5)))
+    converted = to_convolution(image_encoder(2.0, precision=precision), (3, 5)).model
     again, image = built_again(converted, device), torch.randn(3, 2, 10, 14, dtype=torch.float64)
     assert torch.equal(again(image), converted(image))
     for name, value in converted.state_dict().items():
@@ -245,13 +246,13 @@ def test_a_network_of_convolutions_is_built_again_bit_for_bit(device, precision)
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize(
-    "how", [(ToAttention(tolerance=1e-3),), (ToAttention(), ToConvolution(grid=(16, 12)))], ids=str
+    "conversions", [(ToAttention(tolerance=1e-3),), (ToAttention(), ToConvolution(grid=(16, 12)))], ids=str
 )
-def test_a_network_of_attention_is_built_again_bit_for_bit(device, how):
+def test_a_network_of_attention_is_built_again_bit_for_bit(device, conversions):
     """Alpha comes from the weights that were converted, so it has to be loaded, not computed again."""
     converted = resnet()
-    for step in how:
-        converted = convert(converted, step)
+    for step in conversions:
+        converted = step.apply(converted).model
     again, image = built_again(converted, device), torch.randn(7, 3, 16, 12)
     assert torch.equal(again(image), converted(image))
     for name, value in converted.state_dict().items():
@@ -262,32 +263,36 @@ def test_a_network_of_attention_is_built_again_bit_for_bit(device, how):
 
 
 @pytest.mark.parametrize(
-    ("model", "how", "message"),
+    ("model", "conversion", "message"),
     [
-        (nn.Linear(2, 3), ToAttention(), "model must have an nn.Conv2d for ToAttention, got Linear without any"),
+        (nn.Linear(2, 3), ToAttention(), "model must have an nn.Conv2d for to_attention, got Linear without any"),
         (
             nn.Conv2d(2, 3, 3),
             ToConvolution(grid=(5, 7)),
-            "model must have Gaussian heads for ToConvolution, got Conv2d",
+            "model must have Gaussian heads for to_convolution, got Conv2d",
         ),
-        (GaussianAttention(2, 3), ToConvolution(), "grid must be given for a model whose config names none, got Gauss"),
+        (
+            GaussianAttention(2, 3),
+            ToConvolution(),
+            "grid must be given for a model whose description names none, got Gauss",
+        ),
         (GaussianAttention(2, 3), ToConvolution(grid=(2, 7)), "the grid must be as large as the kernel"),
     ],
     ids=str,
 )
-def test_what_cannot_be_converted_is_refused(model, how, message):
+def test_what_cannot_be_converted_is_refused(model, conversion, message):
     with pytest.raises(ValueError, match=message):
-        convert(model, how)
+        conversion.apply(model)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1.0, math.nan, math.inf])
 def test_a_tolerance_outside_of_0_to_1_is_refused(tolerance):
     with pytest.raises(ValueError, match=r"tolerance must lie in \(0, 1\), got"):
-        ToAttention(tolerance=tolerance)
+        to_attention(nn.Conv2d(2, 3, 3), tolerance)
 
 
 def test_sizes_without_pixels_are_refused():
     with pytest.raises(ValueError, match="kernel_columns must be 1 or more, got 0"):
-        ToConvolution(kernel_size=(3, 0))
+        to_convolution(image_encoder(), kernel_size=(3, 0))
     with pytest.raises(ValueError, match="grid_rows must be 1 or more, got 0"):
-        ToConvolution(grid=(0, 3))
+        to_convolution(image_encoder(), grid=(0, 3))

@@ -1,27 +1,36 @@
 """Whole networks, from convolutions to attention and from attention to convolutions.
 
-What was done is a small config, so that a converted network can be built again from data: build the model, convert it
-in the same way, load its state dict. All that a converted layer needs is in there, alpha and the bounds included.
+A converted network is built again from data: build the model, apply its conversions in order, load its state dict.
+The alphas and the error bounds are in the state dict.
 """
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Literal
 
-from einops import rearrange
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from headwork.checks import check_positive
-from headwork.convert.convolution import ConvolutionAsAttention, attention_from_convolution, check_tolerance
-from headwork.convert.gaussian import convolution_from_attention
+from headwork.convert.attention_to_convolution import AttentionAsConvolution, convolution_from_attention
+from headwork.convert.convolution_to_attention import (
+    ConvolutionAsAttention,
+    attention_from_convolution,
+    check_tolerance,
+)
+from headwork.convert.report import ConvertedLayer, report_layer
 from headwork.layers.gaussian import GaussianAttention
-from headwork.serialise import Checked
+from headwork.models.description import describe
+from headwork.serialise import Checked, config_to_dict
+
+Direction = Literal["attention", "convolution"]
+ReplacedLayer = tuple[nn.Module, ConvertedLayer]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToAttention(Checked):
-    """Every nn.Conv2d becomes attention, each within the tolerance for inputs in [-1, 1]."""
+    """The description of a call of `to_attention`, which `hw.save` keeps."""
 
     tolerance: float = 1e-6
 
@@ -29,13 +38,14 @@ class ToAttention(Checked):
         super().__post_init__()
         check_tolerance(self.tolerance)
 
+    def apply(self, model: nn.Module) -> "Converted":
+        replace = partial(_as_attention, tolerance=self.tolerance)
+        return _convert(model, self, "an nn.Conv2d for to_attention", replace)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ToConvolution(Checked):
-    """All Gaussian heads become their nearest convolution; convolutions that `ToAttention` changed come back.
-
-    The bounds hold for images of `grid` (rows, columns) tokens; None is the grid of the model's own config.
-    """
+    """The description of a call of `to_convolution`, which `hw.save` keeps."""
 
     kernel_size: tuple[int, int] = (3, 3)
     grid: tuple[int, int] | None = None
@@ -46,100 +56,132 @@ class ToConvolution(Checked):
         if self.grid is not None:
             check_positive(grid_rows=self.grid[0], grid_columns=self.grid[1])
 
+    def apply(self, model: nn.Module) -> "Converted":
+        grid = _grid_of(model) if self.grid is None else self.grid
+        replace = partial(_as_convolution, kernel_size=self.kernel_size, grid=grid)
+        return _convert(model, self, "Gaussian heads for to_convolution", replace)
+
 
 Conversion = ToAttention | ToConvolution
 
 
-class AttentionAsConvolution(nn.Module):
-    """The nearest convolution in the place of a layer of Gaussian heads, and how near it is.
+@dataclass(frozen=True)
+class Converted:
+    """A converted copy of a model, and what changed: `print` it for one line per layer."""
 
-    >>> layer = AttentionAsConvolution(GaussianAttention(d_model=4, n_heads=9), (3, 3), grid=(5, 7))
-    >>> layer(torch.randn(2, 5, 7, 4)).shape, layer.single_pixel.shape
-    (torch.Size([2, 5, 7, 4]), torch.Size([9]))
-    """
+    model: nn.Module
+    conversion: Conversion
+    layers: tuple[ConvertedLayer, ...]
 
-    axes = "batch row column d_model"
-    error_bound: Float[Tensor, ""]
-    single_pixel: Float[Tensor, "head"]
+    def to_dict(self) -> dict[str, object]:
+        """The conversion and the layers as data for JSON."""
+        return {"conversion": config_to_dict(self.conversion), "layers": [asdict(layer) for layer in self.layers]}
 
-    def __init__(self, layer: GaussianAttention, kernel_size: tuple[int, int], grid: tuple[int, int]) -> None:
-        super().__init__()
-        conv, error_bound, single_pixel = convolution_from_attention(layer, kernel_size, grid)
-        self.conv: nn.Module = conv
-        self.register_buffer("error_bound", single_pixel.new_tensor(error_bound))
-        self.register_buffer("single_pixel", single_pixel)
-
-    def forward(self, x: Float[Tensor, "batch row column d_model"]) -> Float[Tensor, "batch row column d_out"]:
-        image = rearrange(x, "batch row column d -> batch d row column")
-        return rearrange(self.conv(image), "batch d row column -> batch row column d")
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.layers))
 
 
-def convert(model: nn.Module, how: Conversion) -> nn.Module:
-    """A copy of the model with its convolutions as attention, or its Gaussian heads as convolutions.
+def to_attention(model: nn.Module, tolerance: float = 1e-6) -> Converted:
+    """A copy of the model in which every nn.Conv2d is attention, each within the tolerance for inputs in [-1, 1].
 
-    Every other module is copied, what was frozen stays frozen, and what stood in two places does so again.
+    Everything else is copied, what was frozen stays frozen, and a layer used twice is still one layer.
 
     >>> resnet = hw.models.ResNet(hw.models.ResNetConfig(n_classes=10, n_blocks=1)).eval()
+    >>> converted = to_attention(resnet)
     >>> image = torch.rand(1, 3, 16, 16)
-    >>> torch.allclose(convert(resnet, ToAttention())(image), resnet(image), atol=1e-4)
+    >>> torch.allclose(converted.model(image), resnet(image), atol=1e-4)
     True
+    >>> [layer.n_heads for layer in converted.layers]
+    [9, 9, 9, 9, 9, 1, 9, 9, 1]
     """
-    match how:
-        case ToAttention():
-            wanted = "an nn.Conv2d"
-            converted, n_made = _replace(model, lambda module: _as_attention(module, how))
-        case ToConvolution():
-            wanted = "Gaussian heads"
-            grid = _grid_of(model) if how.grid is None else how.grid
-            converted, n_made = _replace(model, lambda module: _as_convolution(module, how.kernel_size, grid))
-    if not n_made:
-        raise ValueError(f"model must have {wanted} for {type(how).__name__}, got {type(model).__name__} without any")
-    converted._conversions = (*conversions_of(model), how)  # type: ignore[assignment]  # no module, only a note
-    return converted
+    return ToAttention(tolerance=tolerance).apply(model)
+
+
+def to_convolution(
+    model: nn.Module, kernel_size: tuple[int, int] = (3, 3), grid: tuple[int, int] | None = None
+) -> Converted:
+    """A copy of the model in which all Gaussian heads are their nearest convolution, as far off as the report says.
+
+    Convolutions that `to_attention` changed come back with their own kernel size. The bound of each layer holds for an
+    input of `grid` (rows, columns); None is the grid of the model's description.
+
+    >>> config = hw.models.GaussianImageEncoderConfig(n_classes=10, image=(8, 8), d_model=12, n_layers=1)
+    >>> print(to_convolution(config.build().eval(), kernel_size=(3, 3)))  # doctest: +ELLIPSIS
+    layers.0.attention: 9 Gaussian heads -> 3 x 3 convolution (12 to 12 channels); alpha 1.00; off by at most ...
+    """
+    return ToConvolution(kernel_size=kernel_size, grid=grid).apply(model)
+
+
+def possible_directions(model: nn.Module) -> tuple[Direction, ...]:
+    """Where a model can be converted to: its Gaussian heads to convolution, its convolutions to attention.
+
+    >>> possible_directions(nn.Conv2d(1, 1, 3)), possible_directions(nn.Linear(1, 1))
+    (('attention',), ())
+    """
+    kinds: dict[Direction, type[nn.Module]] = {"attention": nn.Conv2d, "convolution": GaussianAttention}
+    return tuple(way for way, kind in kinds.items() if any(isinstance(module, kind) for module in model.modules()))
 
 
 def conversions_of(model: nn.Module) -> tuple[Conversion, ...]:
-    """What `convert` did to the model, in order: with its config, all that is needed to build it again.
+    """What was done to the model, in order: with its config, all that is needed to build it again.
 
-    >>> conversions_of(convert(nn.Conv2d(1, 1, 3), ToAttention()))
+    >>> conversions_of(to_attention(nn.Conv2d(1, 1, 3)).model)
     (ToAttention(tolerance=1e-06),)
     """
     return getattr(model, "_conversions", ())
 
 
-def _as_attention(module: nn.Module, how: ToAttention) -> nn.Module | None:
-    return attention_from_convolution(module, how.tolerance) if isinstance(module, nn.Conv2d) else None
+def _as_attention(name: str, module: nn.Module, tolerance: float) -> ReplacedLayer | None:
+    if not isinstance(module, nn.Conv2d):
+        return None
+    new = attention_from_convolution(module, tolerance)
+    # Seen from pixel (4, 4) of this grid, the border is 4 pixels or more away from every centre. That is as good as no
+    # border: alpha is at least ln 9, and a pixel 5 away has less than 9**-25 of the weight.
+    rows, columns = (offsets[-1] + 9 for offsets in new.offsets())
+    largest_weight = new.attention.seen_from((rows, columns), (4, 4)).detach().flatten(1).amax(1)
+    return new, report_layer(name, module, new.attention, tolerance, largest_weight)
 
 
-def _as_convolution(module: nn.Module, kernel_size: tuple[int, int], grid: tuple[int, int]) -> nn.Module | None:
+def _as_convolution(
+    name: str, module: nn.Module, kernel_size: tuple[int, int], grid: tuple[int, int]
+) -> ReplacedLayer | None:
     match module:
         case ConvolutionAsAttention():
-            return convolution_from_attention(module, grid=grid).conv
+            nearest = convolution_from_attention(module, grid=grid)
+            return nearest.conv, report_layer(name, module.attention, *nearest, grid)
         case GaussianAttention():
-            return AttentionAsConvolution(module, kernel_size, grid)
+            nearest = convolution_from_attention(module, kernel_size, grid)
+            return AttentionAsConvolution(nearest), report_layer(name, module, *nearest, grid)
         case _:
             return None
 
 
-def _replace(model: nn.Module, make: Callable[[nn.Module], nn.Module | None]) -> tuple[nn.Module, int]:
-    """A copy with new modules wherever `make` answers with one, and how many there are."""
-    made: dict[nn.Module, nn.Module] = {}
+def _convert(
+    model: nn.Module, conversion: Conversion, wanted: str, replace: Callable[[str, nn.Module], ReplacedLayer | None]
+) -> Converted:
+    """A copy with a new module wherever `replace` gives one; a module with several names is replaced once."""
+    replaced: dict[nn.Module, ReplacedLayer] = {}
 
-    def visit(module: nn.Module) -> nn.Module:
-        if module not in made and (new := make(module)) is not None:
-            made[module] = new.train(module.training)
-        if module in made:
-            return made[module]
-        for name, child in module._modules.items():
+    def visit(name: str, module: nn.Module) -> nn.Module:
+        if module not in replaced and (found := replace(name, module)) is not None:
+            found[0].train(module.training)
+            replaced[module] = found
+        if module in replaced:
+            return replaced[module][0]
+        for child_name, child in module._modules.items():
             if child is not None:
-                setattr(module, name, visit(child))
+                setattr(module, child_name, visit(f"{name}.{child_name}" if name else child_name, child))
         return module
 
-    return visit(deepcopy(model)), len(made)
+    converted = visit("", deepcopy(model))
+    if not replaced:
+        raise ValueError(f"model must have {wanted}, got {type(model).__name__} without any")
+    converted._conversions = (*conversions_of(model), conversion)  # type: ignore[assignment]  # no module, only a note
+    return Converted(converted, conversion, tuple(layer for _, layer in replaced.values()))
 
 
 def _grid_of(model: nn.Module) -> tuple[int, int]:
-    grid = getattr(getattr(model, "config", None), "grid", None)
-    if grid is None:
-        raise ValueError(f"grid must be given for a model whose config names none, got {type(model).__name__}")
-    return grid
+    description = describe(model)
+    if description is None or description.grid is None:
+        raise ValueError(f"grid must be given for a model whose description names none, got {type(model).__name__}")
+    return description.grid

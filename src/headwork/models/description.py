@@ -51,7 +51,7 @@ def describe(model: object) -> Description | None:
     >>> describe(hw.models.published("gpt2")).max_tokens
     1024
     """
-    found = getattr(model, "description", None)
+    found = getattr(model, "description", getattr(getattr(model, "config", None), "description", None))
     return found if isinstance(found, Description) else None
 
 

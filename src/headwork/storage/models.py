@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from headwork.convert import Conversion, conversions_of, convert
+from headwork.convert import Conversion, conversions_of
 from headwork.models.description import ModelConfig
 from headwork.models.published import MODEL_CONFIGS
 from headwork.serialise import config_from_dict, config_to_dict
@@ -22,12 +22,12 @@ CONFIG, WEIGHTS, BEST = "config.json", "model.safetensors", "checkpoints/best.js
 def save(model: nn.Module, folder: Path | str) -> None:
     """Write a model into a new folder: `config.json`, `model.safetensors`, and the manifest that verifies them.
 
-    The model is one of `hw.models`, also if `hw.convert.convert` has changed it.
+    The model is one of `hw.models`, also if `hw.convert` has changed it.
     """
     if not isinstance(getattr(model, "config", None), ModelConfig):
         raise ValueError(f"model must be one of headwork.models, which know their config, got {type(model).__name__}")
     about = {"model": config_to_dict(model.config)}
-    conversions = [config_to_dict(how) for how in conversions_of(model)]
+    conversions = [config_to_dict(conversion) for conversion in conversions_of(model)]
     with new_folder(Path(folder), n_bytes(model.state_dict())) as staging:
         write_json(about | ({"conversions": conversions} if conversions else {}), staging / CONFIG)
         write_tensors(model.state_dict(), staging / WEIGHTS)
@@ -40,8 +40,8 @@ def load(folder: Path | str) -> nn.Module:
         verify(folder)
     about = read_json(folder / CONFIG)
     model: nn.Module = config_from_dict(about.get("model"), MODEL_CONFIGS).build()
-    for how in cast(list[object], about.get("conversions", [])):
-        model = convert(model, config_from_dict(how, get_args(Conversion)))
+    for conversion in cast(list[object], about.get("conversions", [])):
+        model = config_from_dict(conversion, get_args(Conversion)).apply(model).model
     return fill(model, folder).eval()
 
 

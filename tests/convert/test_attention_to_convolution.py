@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headwork.convert import attention_from_convolution, convolution_from_attention
-from headwork.convert.gaussian import weights_of_heads
+from headwork.convert.attention_to_convolution import weights_of_heads
 from headwork.layers import GaussianAttention
 
 # a full precision says that it builds the table
@@ -82,7 +82,7 @@ def test_the_kernel_of_sharp_heads_is_their_blocks_where_they_look():
     torch.testing.assert_close(kernel, expected, rtol=0, atol=1e-10)
 
 
-def test_heads_that_look_at_one_place_add_up():
+def test_heads_with_the_same_centre_add_up():
     layer = sharp_layer(60.0, [(0.0, 1.0), (0.0, 1.0)])
     kernel = convolution_from_attention(layer, 3, grid=(5, 7)).conv.weight
     first, second = layer.out.weight.split(2, dim=1)

@@ -42,7 +42,9 @@ class ConvolutionAsAttention(nn.Module):
         ).to(conv.weight)
         self.attention.place_heads(shifts, conv.weight.new_full((len(shifts),), alpha))
         self.attention.requires_grad_(conv.weight.requires_grad)
-        with torch.no_grad():
+        with (
+            torch.no_grad()
+        ):  # the head of kernel position (row, column) has the block W^(h) = kernel[:, :, row, column]
             dense = _without_groups(conv)
             self.attention.out.weight.copy_(rearrange(dense, "out channel row column -> out (row column channel)"))
             if conv.bias is not None:
@@ -51,6 +53,7 @@ class ConvolutionAsAttention(nn.Module):
     def forward(
         self, image: Float[Tensor, "batch channel row column"]
     ) -> Float[Tensor, "batch out query_row query_column"]:
+        """Attend from the corner of each window of the convolution, over the pixels and those of its padding."""
         if image.ndim != 4:
             raise ValueError(f"image must have the axes (batch, channel, row, column), got shape {tuple(image.shape)}")
         dtype = torch.promote_types(image.dtype, torch.float32)

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headwork.checks import check_positive
-from headwork.convert.convolution import ConvolutionAsAttention
+from headwork.convert.convolution_to_attention import ConvolutionAsAttention
 from headwork.functional.gaussian import gaussian_weights
 from headwork.functional.tracing import has_numbers
 from headwork.layers.gaussian import GaussianAttention
@@ -53,6 +53,9 @@ def convolution_from_attention(
     w, bias = weights_of_heads(heads)
     from_middle = windows.from_middle(heads)
     seen = windows.cut_middle(from_middle)
+    # With the weights w of the heads and c of the convolution, output o at query p is off by
+    #   | sum_h sum_k (w[h,p,k] - c[h,p,k]) sum_d W[h,o,d] x[k,d] |  <=  sum_h (sum_k |w - c|[h,p,k]) (sum_d |W[h,o,d]|)
+    # for |x| <= 1: the misplaced weight of each head times the 1-norm of its row of W. The biases are the same.
     misplaced = (windows.by_heads(heads) - windows.by_convolution(seen)).abs().sum((3, 4))
     of_output = einsum(misplaced, w.abs().sum(2), "head row column, head out -> out row column").max()
 
@@ -64,6 +67,31 @@ def convolution_from_attention(
         conv.bias.requires_grad = _any_learns(heads, bias=True)
     error_bound = of_output.item() if has_numbers(of_output) else math.nan
     return ConvolutionFromAttention(conv, error_bound, from_middle.flatten(1).amax(1))
+
+
+class AttentionAsConvolution(nn.Module):
+    """The nearest convolution instead of a layer of Gaussian heads, and how near it is.
+
+    >>> heads = GaussianAttention(d_model=4, n_heads=9)
+    >>> layer = AttentionAsConvolution(convolution_from_attention(heads, kernel_size=3, grid=(5, 7)))
+    >>> layer(torch.randn(2, 5, 7, 4)).shape, layer.single_pixel.shape
+    (torch.Size([2, 5, 7, 4]), torch.Size([9]))
+    """
+
+    axes = "batch row column d_model"
+    error_bound: Float[Tensor, ""]
+    single_pixel: Float[Tensor, "head"]
+
+    def __init__(self, nearest: ConvolutionFromAttention) -> None:
+        super().__init__()
+        self.conv: nn.Module = nearest.conv  # `to_attention` may replace it
+        self.register_buffer("error_bound", nearest.single_pixel.new_tensor(nearest.error_bound))
+        self.register_buffer("single_pixel", nearest.single_pixel)
+
+    def forward(self, x: Float[Tensor, "batch row column d_model"]) -> Float[Tensor, "batch row column d_out"]:
+        """The convolution over the grid of tokens; channels come last, as they do for the heads."""
+        image = rearrange(x, "batch row column d -> batch d row column")
+        return rearrange(self.conv(image), "batch d row column -> batch row column d")
 
 
 def weights_of_heads(layer: GaussianAttention) -> tuple[Float[Tensor, "head out channel"], Float[Tensor, "out"]]:
@@ -155,8 +183,8 @@ def _weights_from(
     return gaussian_weights(grid, heads.centre, heads.alpha, queries)
 
 
-def _one_hot(places: Int[Tensor, "query kernel"], n: int) -> Bool[Tensor, "query kernel n"]:
-    return places[:, :, None] == torch.arange(n)
+def _one_hot(positions: Int[Tensor, "query kernel"], n: int) -> Bool[Tensor, "query kernel n"]:
+    return positions[:, :, None] == torch.arange(n)
 
 
 def _reach(offsets: range) -> int:
