@@ -22,6 +22,20 @@ def same_numbers_every_time() -> None:
     torch.manual_seed(0)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What this processor cannot do is skipped: `computes_in` marks it, or a parameter that is such a dtype."""
+    dtypes = [dtype for mark in item.iter_markers("computes_in") for dtype in mark.args]
+    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        dtypes += [value for value in item.callspec.params.values() if isinstance(value, torch.dtype)]
+    for dtype in dtypes:
+        if dtype in (torch.bfloat16, torch.float16):
+            from headwork.functional.processor import try_half  # not above: the shape checks must be there before
+
+            problem = try_half(dtype)
+            if problem:
+                pytest.skip(f"this processor cannot multiply in {dtype}: a trial of it in another process {problem}")
+
+
 @pytest.fixture
 def as_users_run_it() -> Iterator[None]:
     """Without the shape checks of the test run, which would catch bad input before the library's own errors."""

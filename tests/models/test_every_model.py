@@ -138,6 +138,7 @@ def test_evaluation_is_the_same_without_gradients(case: Case) -> None:
 
 
 @every_model
+@pytest.mark.computes_in(torch.bfloat16)
 def test_bfloat16_stays_finite_and_near(case: Case) -> None:
     model = case.make().eval()
     torch.manual_seed(1)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from headwork.checks import check_positive
 from headwork.configs import Checked
 from headwork.functional.patches import check_image
+from headwork.functional.processor import check_products
 from headwork.layers.linear import linear
 from headwork.layers.point import Point
 
@@ -85,6 +86,7 @@ class ResNet(nn.Module):
                 f"image must have the axes (batch, channel={self.config.n_channels}, row, column), "
                 f"got shape {tuple(image.shape)}"
             )
+        check_products(image)
         x = self.features(self.norm(self.conv(image)).relu())
         for block in self.blocks:
             x = block(x)
