@@ -50,6 +50,7 @@ def test_every_signal_to_one_run(tmp_path: Path, children: Children) -> None:
             assert f"going on from step {int(before[5:13])} of 1000000" in child.said
 
 
+@pytest.mark.usefixtures("heard")
 def test_only_a_second_ctrl_c_is_impatience() -> None:
     """Whatever comes before and between."""
     stop = StopRequest()
@@ -103,6 +104,7 @@ def test_a_fresh_process_goes_on_bitwise(tmp_path: Path, children: Children) -> 
     assert len(read_log(runs[0].folder)) == 7
 
 
+@pytest.mark.usefixtures("heard")
 def test_a_request_is_heard_only_while_listening() -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     stop = StopRequest()
