@@ -6,7 +6,10 @@ from collections.abc import Iterator
 import jaxtyping
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy ones too
+settings.load_profile("any machine")
 torch.set_num_threads(1)  # the tests run in as many processes as there are cores
 
 
