@@ -16,6 +16,14 @@ from headwork.lab import find, labels
 from headwork.lab.documents import DOCUMENTS
 
 NAMES = [label.name for label in labels()]
+TRAINED = ("cnn-against-vit", "more-epochs", "vit-positions-learn-a-layout")
+"""Their networks take seconds to train: `make test` does so once."""
+
+
+def case(name, *more, slow=True):
+    return pytest.param(name, *more, marks=pytest.mark.slow if slow and name in TRAINED else ())
+
+
 every_claim = pytest.mark.parametrize("name", NAMES)
 
 
@@ -34,13 +42,12 @@ def failing(verdict):
     return [check for check in verdict.checks if not check.holds and not of_the_clock(check)]
 
 
-@every_claim
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("name", "seed"), [case(name, seed, slow=seed > 0) for seed in range(3) for name in NAMES])
 def test_it_holds(name, seed):
     assert failing(small(name, seed).verdict) == []
 
 
-@pytest.mark.parametrize(("name", "what"), [(name, what) for name in NAMES for what in find(name).broken])
+@pytest.mark.parametrize(("name", "what"), [case(name, what) for name in NAMES for what in find(name).broken])
 def test_it_fails_when_broken(name, what):
     claim = find(name)
     verdict = claim.examine(claim.change(claim.small, claim.broken[what])).verdict
@@ -82,7 +89,7 @@ def test_it_says_what_it_has_to_say(name):
     assert claim.small != claim.setup
 
 
-@every_claim
+@pytest.mark.parametrize("name", [case(name) for name in NAMES])
 def test_it_is_pure(name):
     """The same setup gives the same numbers (but for times and rounding); nobody else's random numbers change."""
     first, claim = small(name).verdict, find(name)

@@ -215,6 +215,7 @@ print(json.dumps(same))
 """
 
 
+@pytest.mark.slow
 def test_compiled_in_one_graph_is_eager() -> None:
     """In a process of its own: the shape checks of the test run cannot be compiled."""
     command = [sys.executable, "-c", COMPILE, str(Path(__file__).parent)]
