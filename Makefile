@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench docs lab seeds torture clean
+.PHONY: demo test test-slow test-all lint bench docs lab seeds torture clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headwork needs Python 3.11 or newer; say make PYTHON=python3.11")'
@@ -15,6 +15,12 @@ demo: .venv/installed
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto --dist loadfile -q
+
+# What is marked slow, and nothing else: torture, many processes, large models against others' implementations.
+test-slow: .venv/installed
+	$(BIN)/python -m pytest -n auto --dist loadfile -q -m slow
+
+test-all: test test-slow
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 import jaxtyping
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy ones too
+settings.load_profile("any machine")
 torch.set_num_threads(1)  # the tests run in as many processes as there are cores
 
 
@@ -20,6 +23,20 @@ def names_of_the_examples(doctest_namespace: dict[str, object]) -> None:
 @pytest.fixture(autouse=True)
 def same_numbers_every_time() -> None:
     torch.manual_seed(0)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What this processor cannot do is skipped: `computes_in` marks it, or a parameter that is such a dtype."""
+    dtypes = [dtype for mark in item.iter_markers("computes_in") for dtype in mark.args]
+    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        dtypes += [value for value in item.callspec.params.values() if isinstance(value, torch.dtype)]
+    for dtype in dtypes:
+        if dtype in (torch.bfloat16, torch.float16):
+            from headwork.functional.processor import try_half  # not above: the shape checks must be there before
+
+            problem = try_half(dtype)
+            if problem:
+                pytest.skip(f"this processor cannot multiply in {dtype}: a trial of it in another process {problem}")
 
 
 @pytest.fixture

@@ -27,6 +27,13 @@ IMPORTED_BEFORE = (
 )
 
 
+def hear_signals() -> None:
+    """As in a terminal: whatever runs in the background (`&`, `nohup`) is born with some signals ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start(work: Callable[[], int | None], output: Path, environment: Mapping[str, str] | None = None) -> int:
     """Do the work in a child whose exit code is what it returns, and whose words go to a file; its process id."""
     process = os.fork()
@@ -35,6 +42,7 @@ def start(work: Callable[[], int | None], output: Path, environment: Mapping[str
     code = 70
     try:
         os.setsid()
+        hear_signals()
         file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, 1)
         os.dup2(file, 2)
@@ -49,7 +57,7 @@ def start(work: Callable[[], int | None], output: Path, environment: Mapping[str
         os._exit(code)
 
 
-def wait(process: int, seconds: float = 100) -> int:
+def wait(process: int, seconds: float = 600) -> int:
     """The exit code of a child; of one that was killed, the signal as a negative number.
 
     One that takes longer says where it hangs, and is killed.

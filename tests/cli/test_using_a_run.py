@@ -104,7 +104,7 @@ def test_translate_from_arguments_and_from_stdin(
     said = say(capsys, "translate", runs / "dates", "--tokens", "5")
     assert said == f"{found['translation']}\n\n{found['translation']}\n"  # a line for each line
     beams = json.loads(say(capsys, "translate", runs / "dates", text, "--json", "--tokens", "5", "--beams", "3"))
-    assert beams["score"] >= found["score"]
+    assert beams["score"] >= found["score"] - 1e-4  # the same words by another kernel may round otherwise
 
 
 def test_bytes_on_stdin_that_are_no_text(

@@ -435,12 +435,14 @@ def test_narrower_numbers_come_close(precision, dtype, atol):
 
 
 @the_table_is_meant
+@pytest.mark.computes_in(torch.bfloat16)
 def test_a_full_precision_may_be_of_bfloat16():
     x, (centre, alpha) = random_image(), random_heads("full")
     seen = gaussian_attention(x.bfloat16(), centre.bfloat16(), alpha.bfloat16())
     torch.testing.assert_close(seen.double(), gaussian_attention(x, centre, alpha), rtol=0, atol=0.15)
 
 
+@pytest.mark.computes_in(torch.bfloat16)
 def test_pixels_past_the_256th_have_places_of_their_own_in_bfloat16():
     """bfloat16 has no odd numbers beyond 256: places have to be finer than what is seen there."""
     x = torch.arange(300.0).remainder(7).reshape(1, 1, 300, 1).bfloat16()

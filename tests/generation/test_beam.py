@@ -245,6 +245,7 @@ def test_a_model_in_training_does_not_notice() -> None:
     assert torch.is_grad_enabled()
 
 
+@pytest.mark.computes_in(torch.bfloat16)
 def test_sums_of_a_model_in_half_precision_are_not() -> None:
     model, source = encoder_decoder().bfloat16(), some_ids(2, 7)
     logits = TargetReader(model, source)(torch.zeros(2, 1, dtype=torch.long))

@@ -27,7 +27,10 @@ def test_attention_costs_what_the_formula_says():
     )
 
 
-@pytest.mark.parametrize("name", ["digits-vit", "resnet20", "bert-base", "gpt2", "llama-3-8b", "t5-small"])
+BIG = pytest.param("llama-3-8b", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", ["digits-vit", "resnet20", "bert-base", "gpt2", "t5-small", BIG])
 def test_agrees_with_torch_where_torch_counts_every_product(name):
     """With the unfused kernel torch's counter sees both attention products; with the fused one it counts 0 for them."""
     with FakeTensorMode():
@@ -54,6 +57,7 @@ def test_counting_is_the_same_with_and_without_numbers():
     assert fake == real
 
 
+@pytest.mark.slow
 def test_parameters_of_published_models():
     published = {
         "bert-base": 109_514_298,

@@ -241,6 +241,7 @@ def test_calls_of_an_unknown_name_are_an_error(decoder, ids):
         seen.calls("layer.0.attention.weights")
 
 
+@pytest.mark.computes_in(torch.bfloat16)
 def test_relative_positions_under_autocast_can_be_looked_at_outside():
     layer = hw.layers.MultiHeadAttention(8, 2, relative=hw.layers.RelativeShifts(8, 2, 4))
     x = torch.randn(1, 5, 8)

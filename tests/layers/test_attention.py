@@ -463,6 +463,7 @@ def test_shown_scores_give_the_shown_weights() -> None:
     assert_same(seen["weights"], weights, 1e-6)
 
 
+@pytest.mark.computes_in(torch.float16)
 def test_shown_scores_of_half_precision_do_not_overflow() -> None:
     """The products of wide float16 queries and keys overflow before they are scaled."""
     layer = MultiHeadAttention(64, 1, beta=1e-4).half()

@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import json
 import torch
@@ -41,6 +43,7 @@ print(json.dumps(errors))
 """
 
 
+@pytest.mark.slow
 def test_every_layer_compiles_into_one_graph_with_the_same_result() -> None:
     """Several widths in one process: the compiler makes a variable of a float it meets with a second value (beta)."""
     child = subprocess.run([sys.executable, "-W", "error", "-c", SCRIPT], capture_output=True, text=True, check=False)

@@ -151,6 +151,7 @@ def test_narrower_numbers_come_close(dtype, precision, d_value):
 
 @every_precision
 @every_width
+@pytest.mark.computes_in(torch.bfloat16)
 def test_layers_in_a_row_run_under_autocast(precision, d_value):
     """The second layer is given bfloat16 by the first."""
     first, second = (GaussianAttention(5, 3, d_value=d_value, precision=precision) for _ in range(2))

@@ -138,6 +138,7 @@ def test_evaluation_is_the_same_without_gradients(case: Case) -> None:
 
 
 @every_model
+@pytest.mark.computes_in(torch.bfloat16)
 def test_bfloat16_stays_finite_and_near(case: Case) -> None:
     model = case.make().eval()
     torch.manual_seed(1)
@@ -214,6 +215,7 @@ print(json.dumps(same))
 """
 
 
+@pytest.mark.slow
 def test_compiled_in_one_graph_is_eager() -> None:
     """In a process of its own: the shape checks of the test run cannot be compiled."""
     command = [sys.executable, "-c", COMPILE, str(Path(__file__).parent)]

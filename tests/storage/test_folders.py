@@ -114,6 +114,7 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_killed_while_writing(tmp_path: Path) -> None:
     """Whatever the moment, the name stands for a whole folder or for nothing."""
     code = f"""

@@ -1,18 +1,38 @@
 """What children are told to do, besides the command line."""
 
+import os
 import resource
+import signal
 import time
 from pathlib import Path
+from types import FrameType
 
 from tests.training.small_runs import StopAfter
 
 from headwork.cli import main
-from headwork.training import StoppedError, display, open_run, train
+from headwork.training import StoppedError, StopRequest, display, loop, open_run, train
 from headwork.training.display import Lines
 
 
 def train_run(folder: str) -> None:
     train(open_run(Path(folder)), Lines())
+
+
+class Waiting(Lines):
+    """Does not end before a signal comes, however late that is."""
+
+    def __init__(self, request: StopRequest, last_step: int) -> None:
+        super().__init__()
+        self.request, self.last_step = request, last_step
+
+    def stepped(self, step: int, loss: float, examples_per_second: float) -> None:
+        while step == self.last_step and self.request.signal_number is None:
+            time.sleep(0.01)
+
+
+def train_until_stopped(folder: str, last_step: int) -> None:
+    stop = StopRequest()
+    train(open_run(Path(folder)), Waiting(stop, last_step), stop)
 
 
 def with_small_files(n_bytes: int, words: list[str]) -> int:
@@ -31,8 +51,17 @@ class Slow(Lines):
                 time.sleep(0.01)
 
 
+class Telling(StopRequest):
+    """Says what it hears: two signals of a kind are one if the second comes before the first was heard."""
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        os.write(1, f"heard {signal.Signals(number).name}\n".encode())
+        super()._hear(number, frame)
+
+
 def slowly(words: list[str]) -> int:
     display.make_display = Slow
+    loop.StopRequest = Telling
     return main(words)
 
 

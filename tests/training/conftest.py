@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from tests.forks import hear_signals
 
 
 class Child:
@@ -30,7 +31,7 @@ class Child:
     def said(self) -> str:
         return self.output.read_text()
 
-    def wait_until(self, done: Callable[[], object], seconds: float = 120) -> None:
+    def wait_until(self, done: Callable[[], object], seconds: float = 600) -> None:
         """Until something has happened; if it does not, what the child said."""
         end = time.monotonic() + seconds
         while not done():
@@ -63,6 +64,16 @@ class Children:
     def headwork(self, *words: object, **environment: str) -> Child:
         """The command line, as a user types it."""
         return self.start("headwork.cli:main", [str(word) for word in words], **environment)
+
+
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Signals to this process are heard, whoever started it, and then as before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    hear_signals()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,8 @@ def tell(listener: Display) -> None:
     listener.stop()
 
 
-def test_a_bar_in_a_terminal() -> None:
+def test_a_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # one that is dumb is 80 columns wide
     file = io.StringIO()
     tell(Bar(Console(file=file, force_terminal=True, width=120)))
     text = file.getvalue()
@@ -47,9 +48,9 @@ def test_plain_lines_elsewhere(capsys: pytest.CaptureFixture[str], monkeypatch: 
 
 
 def test_which_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(make_display(), Lines)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    assert isinstance(make_display(), Bar)
+    for is_terminal, kind in ((False, Lines), (True, Bar)):
+        monkeypatch.setattr("sys.stderr.isatty", lambda answer=is_terminal: answer)
+        assert isinstance(make_display(), kind)
 
 
 def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:

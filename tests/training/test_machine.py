@@ -8,32 +8,19 @@ import pytest
 import torch
 from tests.training.small_runs import read_log, read_tensors_in_order, small_run
 
-from headwork.training import machine as machines
+from headwork.functional.processor import ANSWERS
 from headwork.training import train
 from headwork.training.checkpoints import checkpoints
 from headwork.training.config import Strategy, TrainingConfig
-from headwork.training.machine import check_device, check_precision, keep_memory, make_fabric, probe_bfloat16
+from headwork.training.machine import check_device, check_precision, keep_memory, make_fabric
 
 
 def training(**changes: object) -> TrainingConfig:
     return TrainingConfig(**{"batch_size": 6, "steps": 1, **changes})
 
 
-@pytest.mark.parametrize(
-    ("code", "answer"),
-    [
-        ("", ""),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "died of SIGILL"),
-        ("raise ArithmeticError('no such unit')", "failed (ArithmeticError: no such unit)"),
-        ("import sys; sys.exit(5)", "failed (exit code 5)"),
-    ],
-)
-def test_the_probe_says_what_happened_to_the_other_process(code: str, answer: str) -> None:
-    assert probe_bfloat16(code) == answer
-
-
 def test_a_processor_that_lies_gives_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machines, "probe_bfloat16", lambda: "died of SIGILL")
+    monkeypatch.setitem(ANSWERS, torch.bfloat16, "died of SIGILL")
     with pytest.raises(ValueError, match=r"precision must be float32 on this machine, got bfloat16: .* died of SIGILL"):
         make_fabric(training(precision="bfloat16", device="cpu"))
 
@@ -57,10 +44,9 @@ def test_one_process_needs_no_strategy(strategy: Strategy) -> None:
         make_fabric(training(strategy=strategy))
 
 
+@pytest.mark.computes_in(torch.bfloat16)
 def test_training_in_bfloat16(tmp_path: Path) -> None:
     """Products in bfloat16, weights in float32; it learns, and not the same to the last bit."""
-    if probe_bfloat16():
-        pytest.skip(f"this processor cannot: the probe {probe_bfloat16()}")
     losses = {}
     for precision in ("float32", "bfloat16"):
         run = small_run(tmp_path / precision, precision=precision)

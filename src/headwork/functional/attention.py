@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwork.functional.distance import not_ahead
+from headwork.functional.processor import check_products
 
 LARGEST_BETA_FOR_A_SUM = 1e6
 """Beyond this the products beta q.k drown what is added to them, or overflow; softargmax alone takes any beta."""
@@ -66,7 +67,9 @@ def attention_scores(
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"q and k must have the same width d_head, got {q.shape[-1]} and {k.shape[-1]}")
     dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.float32)
-    return q.to(dtype) @ k.to(dtype).mT
+    q, k = q.to(dtype), k.to(dtype)
+    check_products(q)
+    return q @ k.mT
 
 
 def attention_weights(
@@ -119,6 +122,7 @@ def scaled_dot_product_attention(
     tensor([[[2.]]])
     """
     check_attention(q, k, v, visible=visible)
+    check_products(v)
     visible = hide_future(visible, q, k) if causal else visible
     weights = attention_weights(q, k, visible=visible, bias=bias, beta=beta)
     (v,) = hide_unseen(visible, v)

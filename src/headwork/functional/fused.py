@@ -24,6 +24,7 @@ from headwork.functional.attention import (
     hide_future,
     hide_unseen,
 )
+from headwork.functional.processor import check_products
 
 
 def fused_attention(
@@ -56,6 +57,7 @@ def fused_attention(
             "use scaled_dot_product_attention"
         )
     check_attention(q, k, v, visible=visible)
+    check_products(q)
     n_query, n_key = q.shape[-2], k.shape[-2]
     newest_query_only = causal and n_query == 1
     kernel_masks = causal and not newest_query_only and visible is None and bias is None and n_query == n_key

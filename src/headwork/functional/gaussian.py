@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from headwork.functional.processor import check_products
 from headwork.functional.tracing import has_numbers
 
 Precision = Float[Tensor, "head"] | Float[Tensor, "head 2"] | Float[Tensor, "head 2 2"]
@@ -72,6 +73,7 @@ def gaussian_attention_by_table(
     >>> gaussian_attention_by_table(x, torch.zeros(2, 2), torch.ones(2)).shape
     torch.Size([1, 2, 4, 5, 3])
     """
+    check_products(x)
     weights = gaussian_weights((x.shape[1], x.shape[2]), centre, alpha, queries)
     return einsum(
         weights,
@@ -88,13 +90,14 @@ def gaussian_weights(
     The shift is $\delta = key - query$, so `centre` is where the head looks. The ETH sheet writes $\delta = q - k$, and
     its $\Delta$ has the other sign.
 
-    >>> gaussian_weights((3, 3), torch.zeros(1, 2), torch.ones(1))[0, 1, 1].sum()
+    >>> gaussian_weights((3, 3), torch.zeros(1, 2), torch.ones(1))[0, 1, 1].sum().round(decimals=5)
     tensor(1.)
     """
     check_gaussian(centre, alpha)
     key, query = _on_every_pixel(grid, centre), _on_every_pixel(grid, centre) if queries is None else queries
     delta = _pairs(*key)[None, None] - _pairs(*query)[:, :, None, None]
     miss = delta[None] - rearrange(centre, "head two -> head 1 1 1 1 two").to(delta.dtype)
+    check_products(miss)
     scores = -einsum(
         miss, full_precision(alpha).to(miss.dtype), miss, "head r c i j a, head a b, head r c i j b -> head r c i j"
     )
@@ -169,6 +172,7 @@ def mix_along_axes(
             f"rows and columns must have the same heads and fit the image of {x.shape[1]} x {x.shape[2]}, "
             f"got shapes {tuple(rows.shape)} and {tuple(columns.shape)}"
         )
+    check_products(x)
     rows, columns = rows.to(x.dtype), columns.to(x.dtype)
     if x.device.type != "cpu" or x.numel() == 0 or torch.compiler.is_compiling():
         return mix_along_axes_plainly(x, rows, columns)
@@ -185,6 +189,7 @@ def mix_heads_along_axes(
     >>> mix_heads_along_axes(torch.randn(2, 7, 4, 5, 3), torch.rand(7, 4, 4), torch.rand(7, 5, 5)).shape
     torch.Size([2, 7, 4, 5, 3])
     """
+    check_products(v)
     _, _, _, n_columns, d = v.shape
     half = rearrange(rows @ v.flatten(3), "batch head i (column d) -> batch head i column d", column=n_columns, d=d)
     return columns.unsqueeze(1) @ half

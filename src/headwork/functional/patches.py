@@ -5,6 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from headwork.functional.processor import check_products
+
 
 def patches_from_image(
     image: Float[Tensor, "batch channel row column"], patch: tuple[int, int]
@@ -56,6 +58,7 @@ def embed_patches(
     torch.Size([1, 4, 16])
     """
     patches = patches_from_image(image, (weight.shape[2], weight.shape[3]))
+    check_products(patches)
     return F.linear(patches, weight.flatten(1), bias)
 
 
@@ -71,6 +74,7 @@ def embed_patches_by_convolution(
     """
     patch = (weight.shape[2], weight.shape[3])
     grid_of(image, patch)
+    check_products(image)
     return rearrange(
         F.conv2d(image, weight, bias, stride=patch), "batch d_model row column -> batch (row column) d_model"
     )

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwork.checks import check_positive
+from headwork.functional.processor import check_products
 
 
 def sinusoidal_positions(
@@ -103,6 +104,7 @@ def absolute_scores(
     >>> absolute_scores(z, p, w, w).total()[0, 0]
     tensor(8.)
     """
+    check_products(z)
     content_q, content_k, position_q, position_k = z @ w_q, z @ w_k, p @ w_q, p @ w_k
     return AbsoluteScores(
         content_content=content_q @ content_k.mT,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headwork.checks import check_positive
 from headwork.functional.distance import distance
+from headwork.functional.processor import check_products
 
 
 class RelativeScores(NamedTuple):
@@ -44,6 +45,7 @@ def relative_scores(
     >>> relative_scores(q, k, r, relative_index(3, 4), one, one).total()[0, 0]
     tensor(8.)
     """
+    check_products(q)
     of_shift = v.unsqueeze(-2) @ r.mT
     return RelativeScores(
         content_content=q @ k.mT,

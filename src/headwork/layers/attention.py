@@ -21,6 +21,7 @@ from headwork.functional.attention import (
     softargmax,
 )
 from headwork.functional.fused import fused_attention
+from headwork.functional.processor import check_products
 from headwork.layers.cache import AttentionCache, KeysAndValues
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import HeadwiseLinear, linear
@@ -102,6 +103,7 @@ class MultiHeadAttention(nn.Module):
         cache: AttentionCache | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         self._check(x, memory, visible, cache)
+        check_products(x)
         q = rearrange(self.query(x), "batch query (head d) -> batch query head d", head=self.n_heads)
         q = turn(rearrange(self.queries(q), "batch query head d -> batch head query d"), rotation)
         if cache is not None:

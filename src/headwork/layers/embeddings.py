@@ -10,6 +10,7 @@ from headwork import choices
 from headwork.checks import check_positive
 from headwork.functional.embedding import look_up
 from headwork.functional.patches import embed_patches, grid_of
+from headwork.functional.processor import check_products
 from headwork.layers.linear import linear
 
 
@@ -66,6 +67,7 @@ class LMHead(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch token d_model"], embedding: TokenEmbedding
     ) -> Float[Tensor, "batch token vocab"]:
+        check_products(x)
         x = x if self.scale == 1.0 else x * self.scale
         return nn.functional.linear(x, embedding.table if self.weight is None else self.weight, self.bias)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from headwork import choices
 from headwork.checks import check_positive, check_probability
 from headwork.functional.fused import fused_gelu, fused_gelu_tanh
+from headwork.functional.processor import check_products
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
 
@@ -58,6 +59,7 @@ class FeedForward(nn.Module):
     def _check(self, x: Tensor) -> None:
         if x.shape[-1] != self.up.in_features:
             raise ValueError(f"x must have the width d_model={self.up.in_features}, got shape {tuple(x.shape)}")
+        check_products(x)
 
 
 class GatedFeedForward(FeedForward):

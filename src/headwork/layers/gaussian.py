@@ -18,6 +18,7 @@ from headwork.functional.gaussian import (
     mix_along_axes,
     mix_heads_along_axes,
 )
+from headwork.functional.processor import check_products
 from headwork.functional.relative import relative_index
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import linear
@@ -68,6 +69,7 @@ class PositionAttention(nn.Module):
         """Attend from every pixel, or from the rows and columns that `queries` names."""
         if x.ndim != 4 or x.shape[3] != self.d_model or 0 in x.shape[1:]:
             raise ValueError(f"x must have the axes (batch, row, column, {self.d_model}), got shape {tuple(x.shape)}")
+        check_products(x)
         new_weights = self.weights.publish(partial(self.table, (x.shape[1], x.shape[2]), queries))
         if self.value is None:
             heads = (

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from headwork import choices
 from headwork.functional.attention import softargmax
 from headwork.functional.fused import fused_attention
+from headwork.functional.processor import check_products
 from headwork.functional.relative import pick_by_shift, relative_index
 from headwork.layers.gaussian import GaussianAttention, PositionAttention, ShiftAttention
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
@@ -48,6 +49,7 @@ class QueryShiftAttention(nn.Module):
         if x.ndim != 4 or x.shape[1:] != (*self.grid, self.d_model):
             wanted = (*self.grid, self.d_model)
             raise ValueError(f"x must have the axes (batch, row, column, d_model) = {wanted}, got {tuple(x.shape)}")
+        check_products(x)
         tokens = rearrange(x, "batch row column d_model -> batch (row column) d_model")
         q, v = self._heads(self.query(tokens)), self._heads(self.value(tokens))
         heads = self._attend(tokens, q, v, self.shift_scores(q))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from headwork.checks import check_one_of
 from headwork.functional.grid_codes import gaussian_vectors, grid_shifts, quadratic_codes
 from headwork.functional.positions import sinusoidal_positions_2d
+from headwork.functional.processor import check_products
 
 
 class AbsolutePositionalEmbedding(nn.Module):
@@ -52,4 +53,5 @@ class RelativePositionalEmbedding(nn.Module):
     def forward(self) -> Float[Tensor, "head row column key_row key_column"]:
         """The scores v . r of every pair of pixels, whose softmax over the keys are the attention weights."""
         v = gaussian_vectors(self.centre, self.alpha)
+        check_products(v)
         return einsum(v, self.get_buffer("codes"), "head code, row column i j code -> head row column i j")

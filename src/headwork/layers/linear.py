@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.checks import check_positive
+from headwork.functional.processor import check_products
 
 
 def linear(d_in: int, d_out: int, *, bias: bool = True) -> nn.Linear:
@@ -34,6 +35,7 @@ class HeadwiseLinear(nn.Module):
             nn.init.xavier_uniform_(of_head)
 
     def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
+        check_products(x)
         slices = rearrange(x, "batch token (head d_in) -> batch token head d_in", head=len(self.weight))
         mapped = einsum(slices, self.weight, "batch token head d_in, head d_out d_in -> batch token head d_out")
         joined = rearrange(mapped, "batch token head d_out -> batch token (head d_out)")

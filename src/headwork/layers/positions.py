@@ -15,6 +15,7 @@ from headwork import choices
 from headwork.checks import check_one_of, check_positive
 from headwork.functional.embedding import look_up
 from headwork.functional.positions import sinusoidal_positions, sinusoidal_positions_2d, sinusoids
+from headwork.functional.processor import check_products
 from headwork.functional.relative import alibi_bias, pick_by_shift, relative_index, t5_buckets
 from headwork.functional.rotary import rotary_angles, rotate
 from headwork.functional.tracing import has_numbers
@@ -178,6 +179,7 @@ class RelativeShifts(nn.Module):
         self, q: Float[Tensor, "batch head query d_head"], n_key: int, beta: float
     ) -> tuple[Float[Tensor, "batch head query d_head"], Float[Tensor, "batch head query key"]]:
         """The queries with u added, and what the scaled scores gain from the shifts."""
+        check_products(q)
         by_shift = (q + self.v[:, None, :]) @ self.codes(n_key, q).mT
         index = relative_index(q.shape[2], n_key, device=q.device)
         return q + self.u[:, None, :], beta * pick_by_shift(by_shift, index)

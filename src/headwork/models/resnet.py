@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from headwork.checks import check_positive
 from headwork.functional.patches import check_image
+from headwork.functional.processor import check_products
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
 from headwork.models.description import Description, numbered
@@ -99,6 +100,7 @@ class ResNet(nn.Module):
                 f"image must have the axes (batch, channel={self.config.n_channels}, row, column), "
                 f"got shape {tuple(image.shape)}"
             )
+        check_products(image)
         x = self.features(self.norm(self.conv(image)).relu())
         for block in self.blocks:
             x = block(x)

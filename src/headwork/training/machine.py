@@ -2,10 +2,6 @@
 
 import ctypes
 import os
-import signal
-import subprocess
-import sys
-from functools import lru_cache
 
 import torch
 from lightning_fabric import Fabric
@@ -16,16 +12,10 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
+from headwork.functional.processor import say_problem, try_half
 from headwork.training.config import Precision, TrainingConfig
 
 PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
-_PROBE = """
-import torch
-x = torch.randn(64, 64, requires_grad=True)
-with torch.autocast("cpu", torch.bfloat16):
-    torch.nn.functional.linear(x, torch.randn(64, 64), torch.randn(64)).relu().sum().backward()
-assert x.grad.isfinite().all()
-"""
 
 
 def make_fabric(training: TrainingConfig) -> Fabric:
@@ -77,24 +67,9 @@ def check_precision(precision: Precision, device: str) -> None:
     if precision == "float16" and device == "cpu":
         raise ValueError("precision must be float32 or bfloat16 on a processor, got float16")
     if precision == "bfloat16" and device == "cpu":
-        problem = probe_bfloat16()
+        problem = try_half(torch.bfloat16)
         if problem:
-            raise ValueError(
-                f"precision must be float32 on this machine, got bfloat16: a trial of it in another process {problem}. "
-                "On processors that announce AMX and cannot do it, ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 may help"
-            )
-
-
-@lru_cache(maxsize=1)
-def probe_bfloat16(code: str = _PROBE) -> str:
-    """What went wrong when another process multiplied in bfloat16; nothing if all is well."""
-    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    if child.returncode == 0:
-        return ""
-    if child.returncode < 0:
-        return f"died of {signal.Signals(-child.returncode).name}"
-    said = child.stderr.strip().splitlines() or [f"exit code {child.returncode}"]
-    return f"failed ({said[-1]})"
+            raise ValueError(say_problem("precision", torch.bfloat16, problem))
 
 
 def keep_memory() -> bool:
