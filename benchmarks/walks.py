@@ -1,7 +1,7 @@
 """How many files and functions of headwork take part in four everyday commands: `python benchmarks/walks.py`.
 
-A walk is what a reader has to follow. It counts the files in which at least one function ran after the command was parsed;
-what merely is imported does not count. Digits are trained for two steps, a prompt is continued, a network is converted, a
+A walk is what a reader has to follow: the files in which at least one function ran after the command was parsed; what
+merely is imported does not count. Digits are trained for two steps, a prompt is continued, a network is converted, a
 claim is turned into its page.
 """
 

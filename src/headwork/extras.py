@@ -1,4 +1,4 @@
-"""Packages that only some uses need: imported when they are needed, and if one is missing the error says what to type."""
+"""Packages that only some uses need: imported late, and if one is missing the error says what to type."""
 
 import importlib
 from types import ModuleType
