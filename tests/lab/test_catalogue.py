@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from headwork.lab import catalogue
-from headwork.lab.documents import DOCUMENTS
+from headwork.lab.label import DOCUMENTS
 
 ONE = '''"""Something
 holds.
@@ -43,6 +43,18 @@ def test_claims_are_listed_by_document_and_question():
     listed = [(DOCUMENTS.index(label.document), label.question) for label in catalogue.labels()]
     assert listed == sorted(listed)
     assert len({label.name for label in catalogue.labels()}) == len(listed)
+
+
+def test_one_claim_is_found_by_reading_one_file(folder):
+    (folder / "temperature.py").write_text("")
+    (folder / "broken.py").write_text("not Python")
+    assert catalogue.find("temperature").name == "temperature"
+
+
+def test_what_is_no_claim_is_not_found():
+    for name in ("__init__", "../claim", ""):
+        with pytest.raises(ValueError, match="is not known"):
+            catalogue.find(name)
 
 
 def test_names_may_be_written_with_underscores():

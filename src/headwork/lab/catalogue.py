@@ -7,13 +7,11 @@
 import ast
 import difflib
 import importlib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwork.lab.documents import DOCUMENTS, Document, cite
-from headwork.lab.wording import says
+from headwork.lab.label import DOCUMENTS, Label, read_docstring
 
 if TYPE_CHECKING:
     from headwork.lab.claim import Claim
@@ -22,41 +20,34 @@ FOLDER = Path(__file__).parent / "claims"
 N_NEAREST = 3
 
 
-@dataclass(frozen=True)
-class Label:
-    """What can be said of a claim without running its file, hence without waiting for PyTorch."""
-
-    name: str
-    document: Document
-    question: str
-    says: str
-
-    @property
-    def source(self) -> str:
-        return cite(self.document, self.question)
-
-
-@cache
-def labels() -> tuple[Label, ...]:
-    """Every claim, by document and question."""
-    found = [_read_label(path) for path in FOLDER.glob("[!_]*.py")]
-    return tuple(sorted(found, key=lambda label: (DOCUMENTS.index(label.document), label.question, label.name)))
-
-
 def find(name: str) -> "Claim[Any, Any]":
-    """The claim of this name.
+    """The claim of this name; no other file is read.
 
     >>> find("temprature")
     Traceback (most recent call last):
     ValueError: claim 'temprature' is not known; the nearest is temperature
     """
-    name = name.replace("_", "-")
-    names = [label.name for label in labels()]
+    name, names = name.replace("_", "-"), sorted(map(_name, _files()))
     if name not in names:
         close = difflib.get_close_matches(name, names, N_NEAREST) or [known for known in names if name in known]
         hint = f"the nearest {'is' if len(close) == 1 else 'are'} {', '.join(close)}" if close else "see `headwork lab`"
         raise ValueError(f"claim {name!r} is not known; {hint}")
     return importlib.import_module(f"headwork.lab.claims.{name.replace('-', '_')}").CLAIM
+
+
+@cache
+def labels() -> tuple[Label, ...]:
+    """Every claim, by document and question; this alone reads all files, as text."""
+    found = [_read_label(path) for path in _files()]
+    return tuple(sorted(found, key=lambda label: (DOCUMENTS.index(label.document), label.question, label.name)))
+
+
+def _files() -> list[Path]:
+    return list(FOLDER.glob("[!_]*.py"))
+
+
+def _name(path: Path) -> str:
+    return path.stem.replace("_", "-")
 
 
 def _read_label(path: Path) -> Label:
@@ -67,7 +58,7 @@ def _read_label(path: Path) -> Label:
             case ast.Assign(targets=[ast.Name("CLAIM")], value=ast.Call(keywords=keywords)):
                 given = {keyword.arg: keyword.value for keyword in keywords}
                 document, question = (ast.literal_eval(given[word]) for word in ("document", "question"))
-                return Label(path.stem.replace("_", "-"), document, question, says(ast.get_docstring(tree)))
+                return Label(_name(path), document, question, read_docstring(ast.get_docstring(tree))[0])
             case _:
                 pass
     raise ValueError(f"a file of claims must end in CLAIM = Claim(...), got {path} without")
