@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from headwork.lab import catalogue
-from headwork.lab.label import DOCUMENTS
 
 ONE = '''"""Something
 holds.
@@ -40,7 +39,7 @@ def test_a_file_without_a_claim_is_named(folder):
 
 
 def test_claims_are_listed_by_document_and_question():
-    listed = [(DOCUMENTS.index(label.document), label.question) for label in catalogue.labels()]
+    listed = [(catalogue.DOCUMENTS.index(label.document), label.question) for label in catalogue.labels()]
     assert listed == sorted(listed)
     assert len({label.name for label in catalogue.labels()}) == len(listed)
 

@@ -156,7 +156,7 @@ def table_of_verdicts(findings: "Sequence[Finding[Any, Any]]") -> str:
 
 def _list() -> str:
     from headwork.lab import labels
-    from headwork.lab.label import TITLES
+    from headwork.lab.catalogue import TITLES
 
     parts = []
     for document, group in groupby(labels(), key=lambda label: label.document):

@@ -1,4 +1,4 @@
-"""All claims: every file in `claims/` is one, and its name is the claim's. There is no list to keep.
+"""All claims, by name and by document: every file in `claims/` is one, and its name is the claim's. No list is kept.
 
 >>> [label.document for label in labels() if label.name == "temperature"]
 ['NYU']
@@ -7,17 +7,40 @@
 import ast
 import difflib
 import importlib
+import inspect
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from headwork.lab.label import DOCUMENTS, Label, read_docstring
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     from headwork.lab.claim import Claim
 
 FOLDER = Path(__file__).parent / "claims"
 N_NEAREST = 3
+
+Document = Literal["NYU", "ETH", "C182", "QMUL", "EECS 182", "beyond"]
+
+TITLES: dict[Document, str] = {
+    "NYU": "New York University, Deep Learning, Homework 4: Transformer",
+    "ETH": "ETH Zürich, Assignment 6: Attention and Transformers",
+    "C182": "UC Berkeley, Data C182, Discussion 06",
+    "QMUL": "Queen Mary University of London, ECS795P, Coursework 1",
+    "EECS 182": "UC Berkeley, EECS 182, Final Review: Transformers",
+    "beyond": "Beyond the sheets",
+}
+"""The five documents by their short names, in the order in which they are listed."""
+DOCUMENTS: tuple[Document, ...] = get_args(Document)
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a file of a claim says about itself: it is read as text, so nobody waits for PyTorch."""
+
+    name: str
+    document: Document
+    question: str
+    says: str
 
 
 def find(name: str) -> "Claim[Any, Any]":
@@ -40,6 +63,25 @@ def labels() -> tuple[Label, ...]:
     """Every claim, by document and question; this alone reads all files, as text."""
     found = [_read_label(path) for path in _files()]
     return tuple(sorted(found, key=lambda label: (DOCUMENTS.index(label.document), label.question, label.name)))
+
+
+def cite(document: Document, question: str) -> str:
+    """Where a claim comes from, in words.
+
+    >>> cite("C182", "1(b)")
+    'C182 sheet, question 1(b)'
+    """
+    return TITLES[document] if document == "beyond" else f"{document} sheet, question {question}"
+
+
+def read_docstring(text: str | None) -> tuple[str, str]:
+    """What a claim says, its first paragraph on one line, and the explanation, the rest as it stands.
+
+    >>> read_docstring("Attention\\nmixes.\\n\\nBecause.")
+    ('Attention mixes.', 'Because.')
+    """
+    says, _, explanation = inspect.cleandoc(text or "").partition("\n\n")
+    return " ".join(says.split()), explanation
 
 
 def _files() -> list[Path]:

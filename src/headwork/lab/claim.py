@@ -8,12 +8,11 @@ from functools import wraps
 from typing import Generic, TypeVar, get_args, get_type_hints
 
 import torch
-from matplotlib.figure import Figure
 
 from headwork.checks import nearest
-from headwork.inspection.style import plot_style
-from headwork.lab.label import Document, cite, read_docstring
+from headwork.lab.catalogue import Document, cite, read_docstring
 from headwork.lab.measuring import on_one_core
+from headwork.lab.plots import Figure, plot_style
 from headwork.lab.verdict import Check, Verdict
 from headwork.serialise import Checked, config_to_dict
 from headwork.tables import Table

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes as Axes
 from matplotlib.figure import Figure as Figure
 from torch import Tensor
 
+from headwork.inspection.style import plot_style as plot_style
 from headwork.lab.drawing import MARKERS as MARKERS
 from headwork.lab.drawing import MEASURED as MEASURED
 from headwork.lab.drawing import PREDICTED as PREDICTED
