@@ -11,8 +11,7 @@ the *difference* of the scores that counts: nothing has to be very negative. Wit
 layer. Several heads can share the work: head $i$ moves its own slice of the content.
 
 An identity needs no positions if all tokens are equally long: $x_i \cdot x_i \ge x_i \cdot x_j$ by Cauchy and Schwarz,
-and two tokens that tie are the same. A permutation does need them: without positions attention cannot tell positions
-apart.
+and two tokens that tie are the same. A permutation does need them: otherwise attention cannot tell positions apart.
 """
 
 import math
@@ -167,7 +166,7 @@ def _not_square(result: Result) -> str:
 def _rows_alone(_: Result) -> str:
     rows = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     kept = (rows @ torch.tensor([3.0, 5.0])).tolist()
-    return f"The table [[1, 0], [1, 0]] has a single 1 in each row, and makes the values [3, 5] {kept}."
+    return f"The table [[1, 0], [1, 0]] has a single 1 in each row, and turns the values [3, 5] into {kept}."
 
 
 CLAIM = Claim(

@@ -163,7 +163,7 @@ def verdict(result: Result) -> Verdict:
             same("weights of the layer, fewest heads", 4 * d**2, min(result.n_weights)),
             same("weights of the layer, most heads", 4 * d**2, max(result.n_weights)),
         ),
-        why="Each head is h times narrower and there are h of them; a transpose makes columns rows.",
+        why="Each head is h times narrower and there are h of them; a transpose turns columns into rows.",
     )
 
 

@@ -2,9 +2,8 @@ r"""A text moved as a whole gives the same outputs with relative position codes,
 
 Put $s$ hidden tokens before a text, so that every position grows by $s$. A relative code enters the scores through
 $i - j$ alone, as a bias $b_{i-j}$ (ALiBi, T5), as $q_i^\top r_{i-j}$ (Transformer-XL), or as a rotation of queries and
-keys,
-$(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j$ (rotary). Nothing changes with $s$. An absolute code is added to the
-token, $x_i + p_i$, and the score
+keys, $(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j$ (rotary). Nothing changes with $s$. An absolute code is added to
+the token, $x_i + p_i$, and the score
 
 $$(x_i + p_i)^\top M (x_j + p_j) = x_i^\top M x_j + x_i^\top M p_j + p_i^\top M x_j + p_i^\top M p_j$$
 

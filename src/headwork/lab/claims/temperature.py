@@ -98,7 +98,7 @@ def verdict(result: Result) -> Verdict:
 
 def figure(result: Result) -> Figure:
     log_n = math.log(result.setup.n_keys)
-    drawing, (ax,) = panels(title="beta moves attention from the mean to a choice; 1/sqrt(d) is in between at every d")
+    drawing, (ax,) = panels(title="beta turns attention from the mean to a choice; 1/sqrt(d) is in between at every d")
     fine = torch.logspace(-2, 3, 400)
     predicted = (log_n - fine.square() / 2).clamp(min=0)
     ax.semilogx(fine.numpy(), predicted.numpy(), **PREDICTED | {"label": "predicted for many keys"})

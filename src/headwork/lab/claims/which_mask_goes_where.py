@@ -195,7 +195,7 @@ def verdict(result: Result) -> Verdict:
 
 
 def figure(result: Result) -> Figure:
-    drawing, (ax,) = panels(height=3.6, title="The right mask at the right layer: hidden words change nothing, exactly")
+    drawing, (ax,) = panels(height=3.6, title="With the right masks hidden words change nothing, exactly")
     rows = [*result.left_open.items(), *result.hidden.items()]
     rows = sorted(
         rows, key=lambda row: (["BERT", "GPT", "T5"].index(row[0].split()[0].strip(",")), row[0] in result.left_open)
