@@ -31,8 +31,8 @@ def test_the_list(capsys):
     code, out, _ = run(capsys)
     assert code == 0
     lines = out.splitlines()
-    place = lines.index("C182: UC Berkeley, Data C182, Discussion 06")
-    assert any(line.split()[:2] == ["1(b)", NAME] for line in lines[place:])
+    start = lines.index("C182: UC Berkeley, Data C182, Discussion 06")
+    assert any(line.split()[:2] == ["1(b)", NAME] for line in lines[start:])
     _, out, _ = run(capsys, "--json")
     assert {"name", "document", "question", "says"} == json.loads(out)[0].keys()
 
@@ -42,6 +42,8 @@ def test_one_claim_prints_numbers_and_writes_page_and_figure(capsys, tmp_path):
     assert code == 0
     assert f"{NAME} holds." in out
     assert "variance of q.k / sqrt(d) at d = 32  4.659" in out
+    for what in find(NAME).broken:
+        assert any(line.startswith(what) and line.endswith("fails") for line in out.splitlines())
     written = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
     assert written == {f"{NAME}.md", f"{NAME}.png"}
     assert f"{NAME}.md" in err
@@ -60,6 +62,8 @@ def test_json_writes_no_files_unless_asked(capsys, tmp_path, monkeypatch):
     assert code == 0
     assert answer["holds"] is True
     assert answer["setup"]["seed"] == 3
+    assert {broken["wrong"] for broken in answer["broken"]} == set(find(NAME).broken)
+    assert not any(broken["holds"] for broken in answer["broken"])
     assert not list(tmp_path.iterdir())
     run(capsys, NAME, *SMALL, "--json", "--out", tmp_path)
     assert (tmp_path / f"{NAME}.png").exists()

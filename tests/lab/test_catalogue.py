@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from headwork.lab import catalogue
-from headwork.lab.documents import DOCUMENTS
 
 ONE = '''"""Something
 holds.
@@ -40,9 +39,21 @@ def test_a_file_without_a_claim_is_named(folder):
 
 
 def test_claims_are_listed_by_document_and_question():
-    listed = [(DOCUMENTS.index(label.document), label.question) for label in catalogue.labels()]
+    listed = [(catalogue.DOCUMENTS.index(label.document), label.question) for label in catalogue.labels()]
     assert listed == sorted(listed)
     assert len({label.name for label in catalogue.labels()}) == len(listed)
+
+
+def test_one_claim_is_found_by_reading_one_file(folder):
+    (folder / "temperature.py").write_text("")
+    (folder / "broken.py").write_text("not Python")
+    assert catalogue.find("temperature").name == "temperature"
+
+
+def test_what_is_no_claim_is_not_found():
+    for name in ("__init__", "../claim", ""):
+        with pytest.raises(ValueError, match="is not known"):
+            catalogue.find(name)
 
 
 def test_names_may_be_written_with_underscores():

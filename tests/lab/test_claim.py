@@ -1,7 +1,7 @@
 """Setups, seeds and breaking on purpose."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -65,9 +65,37 @@ def test_a_seeded_run_depends_on_its_seed_alone():
     assert run(Setup(seed=1))[1] != first[1]
 
 
-def test_what_is_broken_fails():
-    (broken,) = CLAIM.break_on_purpose().values()
-    assert not broken.holds
+def test_what_is_broken_fails_and_is_part_of_the_finding():
+    finding = CLAIM.examine(Setup(), broken=True)
+    assert finding.verdict.holds
+    assert [(what, bad.holds) for what, bad in finding.broken.items()] == [("a shift", False)]
+    (row,) = finding.as_dict()["broken"]
+    assert (row["wrong"], row["holds"], row["what"]) == ("a shift", False, "mean")
+    assert finding.table_of_broken().rows[0][0] == "a shift"
+    assert finding.table_of_broken().rows[0][-1] == "fails"
+
+
+def test_what_is_broken_runs_once_at_the_small_size_and_only_if_asked_for():
+    setups = []
+
+    def recorded(setup):
+        setups.append(setup)
+        return run(setup)
+
+    claim = replace(CLAIM, run=recorded)
+    finding = claim.examine(Setup(seed=3), n_seeds=2)
+    assert setups == [Setup(seed=3), Setup(seed=4)]
+    assert finding.broken is None
+    assert finding.as_dict()["broken"] is None
+    setups.clear()
+    claim.examine(Setup(seed=3), n_seeds=2, broken=True)
+    assert setups == [Setup(seed=3), Setup(seed=4), Setup(n_samples=50, bias=1.0)]
+
+
+def test_the_outcome_counts_seeds():
+    assert CLAIM.examine(Setup()).outcome == "holds"
+    assert CLAIM.examine(Setup(bias=1.0)).outcome == "fails"
+    assert CLAIM.examine(Setup(), n_seeds=4).outcome == "fails: 3 of 4 seeds"
 
 
 def test_many_seeds_have_to_hold_and_the_first_that_fails_is_shown():

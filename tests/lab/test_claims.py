@@ -13,7 +13,7 @@ import torch
 from matplotlib.text import Text
 
 from headwork.lab import find, labels
-from headwork.lab.documents import DOCUMENTS
+from headwork.lab.catalogue import DOCUMENTS
 
 NAMES = [label.name for label in labels()]
 TRAINED = ("cnn-against-vit", "more-epochs", "vit-positions-learn-a-layout")

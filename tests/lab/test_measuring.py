@@ -7,7 +7,16 @@ from torch import nn
 from headwork import masks
 from headwork.functional import scaled_dot_product_attention
 from headwork.lab.drawing import outline, panels
-from headwork.lab.measuring import best_times, influence, largest_difference, on_one_core
+from headwork.lab.measuring import (
+    best_times,
+    exists,
+    influence,
+    largest_difference,
+    on_one_core,
+    product_as_printed,
+    shape_of,
+)
+from headwork.lab.plots import FLOOR, ROUNDING, draw_rounding, on_log_axis
 
 
 def test_influence_is_the_norm_of_each_block_of_the_jacobian():
@@ -32,6 +41,35 @@ def test_shapes_that_would_broadcast_are_not_compared():
     with pytest.raises(ValueError, match=r"same shape, got \(2, 3\) and \(3,\)"):
         largest_difference(torch.zeros(2, 3), torch.zeros(3))
     assert largest_difference(torch.tensor([1.0]), torch.tensor([float("nan")])) != 0
+
+
+def test_a_formula_exists_if_its_shapes_fit():
+    a, b = torch.zeros(2, 3), torch.zeros(3, 5)
+    assert exists(lambda: a @ b)
+    assert not exists(lambda: b @ a)
+    assert not exists(lambda: scaled_dot_product_attention(a, b, b))
+    assert product_as_printed(a, b) == "2 x 3 times 3 x 5 exists"
+    assert product_as_printed(b, a) == "3 x 5 times 2 x 3 does not exist"
+    assert shape_of(a.numpy()) == "2 x 3"
+
+
+def test_an_error_that_is_not_of_shapes_is_not_hidden():
+    with pytest.raises(KeyError):
+        exists(lambda: {}["missing"])
+
+
+@pytest.mark.parametrize("values", [[0.0, 1e-20, 0.5], torch.tensor([0.0, 1e-20, 0.5], dtype=torch.float64)])
+def test_zeros_are_drawn_at_the_floor_of_a_log_axis(values):
+    assert on_log_axis(values).tolist() == [FLOOR, FLOOR, 0.5]
+    assert on_log_axis(values, 0.1).tolist() == [0.1, 0.1, 0.5]
+
+
+def test_the_line_of_rounding():
+    _, (ax,) = panels()
+    draw_rounding(ax)
+    (line,) = ax.lines
+    assert set(line.get_ydata()) == {ROUNDING}
+    assert line.get_label() == "predicted: below"
 
 
 def test_time_is_that_of_the_best_round(monkeypatch):

@@ -17,7 +17,7 @@ LARGEST_PICTURE = 100_000
 
 @pytest.fixture(scope="module")
 def findings():
-    return [claim.examine(claim.small) for claim in map(find, ("temperature", "variance-of-dot-product"))]
+    return [claim.examine(claim.small, broken=True) for claim in map(find, ("temperature", "variance-of-dot-product"))]
 
 
 def test_a_page_has_claim_source_figure_numbers_reason_and_what_breaks_it(findings):
@@ -39,6 +39,16 @@ def test_a_page_has_claim_source_figure_numbers_reason_and_what_breaks_it(findin
     check = findings[1].verdict.checks[0]
     assert f"| {check.what} | {check.prediction} |" in page
     assert page.count("| fails |") == len(claim.broken)
+
+
+def test_writing_a_page_runs_nothing(findings, tmp_path):
+    def must_not_run(setup):
+        raise AssertionError
+
+    claim = dataclasses.replace(findings[1].claim, run=must_not_run)
+    write_page(dataclasses.replace(findings[1], claim=claim), tmp_path)
+    without = claim_page(dataclasses.replace(findings[1], claim=claim, broken=None))
+    assert "Broken on purpose" not in without
 
 
 def test_a_claim_that_fails_says_so():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwork.lab.verdict import Check, Verdict, about, at_least, at_most, same
+from headwork.lab.verdict import ROUNDING, Check, Verdict, about, at_least, at_most, exact, same
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=16)
 
@@ -43,6 +43,22 @@ def test_one_failure_is_enough_and_becomes_the_headline():
     assert not verdict.holds
     assert verdict.headline is bad
     assert verdict.reason == "bad: predicted 1, measured 2, tolerance 0.5."
+
+
+def test_exact_is_nothing_up_to_rounding():
+    assert exact("x", -1e-13) == about("x", 0, -1e-13) == about("x", 0, -1e-13, ROUNDING)
+    assert exact("x", ROUNDING).holds
+    assert not exact("x", 2 * ROUNDING).holds
+    assert not exact("x", math.nan).holds
+    assert not exact("x", 1e-16, 0.0).holds
+
+
+def test_a_verdict_is_a_table():
+    verdict = Verdict((at_most("small", 1, 0.5), about("off", 1, 2, 0.5)), "because")
+    assert verdict.table().rows == (
+        ("small", "at most 1", "0.5", "none", "holds"),
+        ("off", "1", "2", "0.5", "fails"),
+    )
 
 
 def test_nothing_judged_is_refused():

@@ -8,8 +8,8 @@ from tests.training.small_runs import small_run
 from headwork.generation import translate
 from headwork.reports.of_run import report_run, say_something
 from headwork.reports.page import Passage
-from headwork.reports.tables import Table
 from headwork.storage import load
+from headwork.tables import Table
 from headwork.training import train
 
 

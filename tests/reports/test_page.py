@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from headwork.reports import pictures
 from headwork.reports.page import Facts, Page
 from headwork.reports.pictures import Picture, draw_lines
-from headwork.reports.tables import Table, show
+from headwork.tables import Table, show
 
 from .reading import read_page
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from headwork.checks import check_positive
+from headwork.tables import Table
 
 if TYPE_CHECKING:
     from headwork.lab.claim import Claim, Experiment, Finding
@@ -69,7 +70,7 @@ class Lab:
         return [(claim, claim.change(claim.setup, changes)) for claim in map(find, names)]
 
     def _run_one(self, claim: "Claim[Any, Any]", setup: "Experiment", folder: Path | None) -> "Finding[Any, Any]":
-        finding = claim.examine(setup, self.seeds)
+        finding = claim.examine(setup, self.seeds, broken=True)
         print(json.dumps(finding.as_dict(), indent=2) if self.json else describe(finding))
         if folder is not None:
             for path in _write_page(finding, folder):
@@ -89,12 +90,12 @@ class Lab:
             task = progress.add_task("", total=len(claims))
             for claim, setup in claims:
                 progress.update(task, description=claim.name)
-                finding = claim.examine(setup, self.seeds)
+                finding = claim.examine(setup, self.seeds, broken=True)
                 if folder is not None:
                     _write_page(finding, folder)
                 findings.append(finding)
                 done = f"{len(findings)}/{len(claims)}"
-                progress.console.print(f"{done:>7} {claim.name}: {outcome(finding)} ({finding.seconds:.1f} s)")
+                progress.console.print(f"{done:>7} {claim.name}: {finding.outcome} ({finding.seconds:.1f} s)")
                 progress.advance(task)
         if folder is not None:
             from headwork.lab.pages import write_index
@@ -130,54 +131,38 @@ def read_setting(text: str) -> tuple[str, object]:
 
 
 def describe(finding: "Finding[Any, Any]") -> str:
-    """The claim, each prediction beside its measurement, and the verdict."""
-    from headwork.lab.wording import columns, show
-
+    """The claim, each prediction beside its measurement, the verdict, and how the broken variants fail."""
     claim, verdict = finding.claim, finding.verdict
-    rows = [["", "predicted", "measured", "tolerance", ""]] + [
-        [check.what, check.prediction, show(check.measured), show(check.tolerance), "" if check.holds else "fails"]
-        for check in verdict.checks
-    ]
-    return "\n".join(
+    return "\n\n".join(
         [
-            f"{claim.says}",
-            f"({claim.source})",
-            "",
-            columns(rows),
-            "",
-            f"{claim.name} {outcome(finding)}. {verdict.reason}",
-            claim.confidence,
+            f"{claim.says}\n({claim.source})",
+            verdict.table().text(),
+            f"{claim.name} {finding.outcome}. {verdict.reason}\n{claim.confidence}",
+            f"Broken on purpose, at a small size:\n{finding.table_of_broken().text()}",
         ]
     )
 
 
 def table_of_verdicts(findings: "Sequence[Finding[Any, Any]]") -> str:
-    from headwork.lab.wording import columns, show
-
-    rows = [["claim", "document", "question", "predicted", "measured", "tolerance", "verdict"]]
-    for finding in findings:
-        claim, check = finding.claim, finding.verdict.headline
-        numbers = [check.prediction, show(check.measured), show(check.tolerance)]
-        rows.append([claim.name, claim.document, claim.question, *numbers, outcome(finding)])
+    columns = ("claim", "document", "question", "predicted", "measured", "tolerance", "verdict")
+    rows = tuple(
+        (claim.name, claim.document, claim.question, *finding.verdict.headline.cells[1:], finding.outcome)
+        for finding in findings
+        for claim in (finding.claim,)
+    )
     n_hold = sum(finding.verdict.holds for finding in findings)
-    return f"{columns(rows)}\n\n{n_hold} of {len(findings)} hold."
-
-
-def outcome(finding: "Finding[Any, Any]") -> str:
-    """The verdict in a word; with several seeds, for how many it holds."""
-    word = "holds" if finding.verdict.holds else "fails"
-    return word if finding.n_seeds == 1 else f"{word}: {finding.n_held} of {finding.n_seeds} seeds"
+    return f"{Table(columns, rows).text()}\n\n{n_hold} of {len(findings)} hold."
 
 
 def _list() -> str:
     from headwork.lab import labels
-    from headwork.lab.documents import TITLES
-    from headwork.lab.wording import columns
+    from headwork.lab.catalogue import TITLES
 
     parts = []
     for document, group in groupby(labels(), key=lambda label: label.document):
-        rows = [["", label.question, label.name, label.says] for label in group]
-        parts.append(f"{document}: {TITLES[document]}\n{columns(rows)}")
+        rows = tuple(("", label.question, label.name, label.says) for label in group)
+        table = Table(("", "question", "claim", "what it says"), rows)
+        parts.append(f"{document}: {TITLES[document]}\n{table.text()}")
     return "\n\n".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""All claims: every file in `claims/` is one, and its name is the claim's. There is no list to keep.
+"""All claims, by name and by document: every file in `claims/` is one, and its name is the claim's. No list is kept.
 
 >>> [label.document for label in labels() if label.name == "temperature"]
 ['NYU']
@@ -7,13 +7,11 @@
 import ast
 import difflib
 import importlib
+import inspect
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from headwork.lab.documents import DOCUMENTS, Document, cite
-from headwork.lab.wording import says
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     from headwork.lab.claim import Claim
@@ -21,42 +19,77 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent / "claims"
 N_NEAREST = 3
 
+Document = Literal["NYU", "ETH", "C182", "QMUL", "EECS 182", "beyond"]
+
+TITLES: dict[Document, str] = {
+    "NYU": "New York University, Deep Learning, Homework 4: Transformer",
+    "ETH": "ETH Zürich, Assignment 6: Attention and Transformers",
+    "C182": "UC Berkeley, Data C182, Discussion 06",
+    "QMUL": "Queen Mary University of London, ECS795P, Coursework 1",
+    "EECS 182": "UC Berkeley, EECS 182, Final Review: Transformers",
+    "beyond": "Beyond the sheets",
+}
+"""The five documents by their short names, in the order in which they are listed."""
+DOCUMENTS: tuple[Document, ...] = get_args(Document)
+
 
 @dataclass(frozen=True)
 class Label:
-    """What can be said of a claim without running its file, hence without waiting for PyTorch."""
+    """What a file of a claim says about itself: it is read as text, so nobody waits for PyTorch."""
 
     name: str
     document: Document
     question: str
     says: str
 
-    @property
-    def source(self) -> str:
-        return cite(self.document, self.question)
-
-
-@cache
-def labels() -> tuple[Label, ...]:
-    """Every claim, by document and question."""
-    found = [_read_label(path) for path in FOLDER.glob("[!_]*.py")]
-    return tuple(sorted(found, key=lambda label: (DOCUMENTS.index(label.document), label.question, label.name)))
-
 
 def find(name: str) -> "Claim[Any, Any]":
-    """The claim of this name.
+    """The claim of this name; no other file is read.
 
     >>> find("temprature")
     Traceback (most recent call last):
     ValueError: claim 'temprature' is not known; the nearest is temperature
     """
-    name = name.replace("_", "-")
-    names = [label.name for label in labels()]
+    name, names = name.replace("_", "-"), sorted(map(_name, _files()))
     if name not in names:
         close = difflib.get_close_matches(name, names, N_NEAREST) or [known for known in names if name in known]
         hint = f"the nearest {'is' if len(close) == 1 else 'are'} {', '.join(close)}" if close else "see `headwork lab`"
         raise ValueError(f"claim {name!r} is not known; {hint}")
     return importlib.import_module(f"headwork.lab.claims.{name.replace('-', '_')}").CLAIM
+
+
+@cache
+def labels() -> tuple[Label, ...]:
+    """Every claim, by document and question; this alone reads all files, as text."""
+    found = [_read_label(path) for path in _files()]
+    return tuple(sorted(found, key=lambda label: (DOCUMENTS.index(label.document), label.question, label.name)))
+
+
+def cite(document: Document, question: str) -> str:
+    """Where a claim comes from, in words.
+
+    >>> cite("C182", "1(b)")
+    'C182 sheet, question 1(b)'
+    """
+    return TITLES[document] if document == "beyond" else f"{document} sheet, question {question}"
+
+
+def read_docstring(text: str | None) -> tuple[str, str]:
+    """What a claim says, its first paragraph on one line, and the explanation, the rest as it stands.
+
+    >>> read_docstring("Attention\\nmixes.\\n\\nBecause.")
+    ('Attention mixes.', 'Because.')
+    """
+    says, _, explanation = inspect.cleandoc(text or "").partition("\n\n")
+    return " ".join(says.split()), explanation
+
+
+def _files() -> list[Path]:
+    return list(FOLDER.glob("[!_]*.py"))
+
+
+def _name(path: Path) -> str:
+    return path.stem.replace("_", "-")
 
 
 def _read_label(path: Path) -> Label:
@@ -67,7 +100,7 @@ def _read_label(path: Path) -> Label:
             case ast.Assign(targets=[ast.Name("CLAIM")], value=ast.Call(keywords=keywords)):
                 given = {keyword.arg: keyword.value for keyword in keywords}
                 document, question = (ast.literal_eval(given[word]) for word in ("document", "question"))
-                return Label(path.stem.replace("_", "-"), document, question, says(ast.get_docstring(tree)))
+                return Label(_name(path), document, question, read_docstring(ast.get_docstring(tree))[0])
             case _:
                 pass
     raise ValueError(f"a file of claims must end in CLAIM = Claim(...), got {path} without")

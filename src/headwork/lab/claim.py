@@ -8,15 +8,14 @@ from functools import wraps
 from typing import Generic, TypeVar, get_args, get_type_hints
 
 import torch
-from matplotlib.figure import Figure
 
 from headwork.checks import nearest
-from headwork.inspection.style import plot_style
-from headwork.lab import wording
-from headwork.lab.documents import Document, cite
+from headwork.lab.catalogue import Document, cite, read_docstring
 from headwork.lab.measuring import on_one_core
+from headwork.lab.plots import Figure, plot_style
 from headwork.lab.verdict import Check, Verdict
 from headwork.serialise import Checked, config_to_dict
+from headwork.tables import Table
 
 LARGEST_SIZE = 10**8
 
@@ -90,7 +89,7 @@ class Claim(Generic[S, R]):
     document: Document
     question: str
     also: tuple[str, ...] = ()
-    """Other places that make the same claim."""
+    """Other questions that make the same claim."""
     setup: S
     small: S
     """The same in a fraction of a second, for the tests."""
@@ -98,7 +97,7 @@ class Claim(Generic[S, R]):
     verdict: Callable[[R], Verdict]
     figure: Callable[[R], Figure]
     broken: Mapping[str, Mapping[str, object]]
-    """What to break, and the fields of the setup that break it: for each of them the verdict has to fail."""
+    """What to break, and the fields of the small setup that break it: for each of them the verdict has to fail."""
     confidence: str
     """How sure the verdict is: exact up to rounding, or what a tolerance is in standard errors."""
     errata: tuple[Erratum[R], ...] = ()
@@ -109,11 +108,11 @@ class Claim(Generic[S, R]):
 
     @property
     def says(self) -> str:
-        return wording.says(self.text)
+        return read_docstring(self.text)[0]
 
     @property
     def explanation(self) -> str:
-        return wording.explanation(self.text)
+        return read_docstring(self.text)[1]
 
     @property
     def source(self) -> str:
@@ -128,18 +127,27 @@ class Claim(Generic[S, R]):
                 raise ValueError(f"setup of {self.name} has no field {name!r}{nearest(name, known)}")
         return replace(setup, **changes)  # type: ignore[arg-type]  # the setup checks its own fields
 
-    def break_on_purpose(self) -> dict[str, Verdict]:
-        """The verdict on each broken variant, at the small size; none of them may hold."""
-        return {what: self.examine(self.change(self.small, changes)).verdict for what, changes in self.broken.items()}
+    def examine(self, setup: S, n_seeds: int = 1, *, broken: bool = False) -> "Finding[S, R]":
+        """Run it and judge; with several seeds, what the first one gave, or the first one that fails.
 
-    def examine(self, setup: S, n_seeds: int = 1) -> "Finding[S, R]":
-        """Run it and judge; with several seeds, what the first one gave, or the first one that fails."""
+        With `broken`, each broken variant runs too, once and at the small size.
+        """
         start = time.perf_counter()
         with on_one_core():
             runs = [self._judge(replace(setup, seed=setup.seed + i)) for i in range(n_seeds)]
-        failed = [run for run in runs if not run[2].holds]
-        seconds = time.perf_counter() - start
-        return Finding(self, *(failed or runs)[0], seconds=seconds, n_seeds=n_seeds, n_held=n_seeds - len(failed))
+            seconds = time.perf_counter() - start
+            failed = [run for run in runs if not run[2].holds]
+            return Finding(
+                self,
+                *(failed or runs)[0],
+                broken={what: self._judge_broken(what) for what in self.broken} if broken else None,
+                seconds=seconds,
+                n_seeds=n_seeds,
+                n_held=n_seeds - len(failed),
+            )
+
+    def _judge_broken(self, what: str) -> Verdict:
+        return self._judge(self.change(self.small, self.broken[what]))[2]
 
     def _judge(self, setup: S) -> tuple[S, R, Verdict]:
         try:
@@ -158,16 +166,33 @@ class Finding(Generic[S, R]):
     setup: S
     result: R
     verdict: Verdict
+    broken: Mapping[str, Verdict] | None
+    """The verdict on each broken variant, or None if they did not run."""
     seconds: float
     n_seeds: int = 1
     n_held: int = 1
+
+    @property
+    def outcome(self) -> str:
+        """The verdict in a word; with several seeds, for how many it holds."""
+        seeds = "" if self.n_seeds == 1 else f": {self.n_held} of {self.n_seeds} seeds"
+        return self.verdict.word + seeds
+
+    def table_of_broken(self) -> Table:
+        """What is wrong in each broken variant, and the check that tells."""
+        columns = ("what is wrong", "the check that tells", "predicted", "measured", "tolerance", "")
+        broken = (self.broken or {}).items()
+        return Table(columns, tuple((what, *bad.headline.cells, bad.word) for what, bad in broken))
 
     def draw(self) -> Figure:
         with plot_style():
             return self.claim.figure(self.result)
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON; predicted, measured and tolerance are those of the headline, and `checks` has them all."""
+        """For JSON; predicted, measured and tolerance are those of the headline, and `checks` has them all.
+
+        `broken` has the headline of each broken variant, or is None if they did not run.
+        """
         claim, headline = self.claim, self.verdict.headline
         return {
             "name": claim.name,
@@ -179,11 +204,16 @@ class Finding(Generic[S, R]):
             "checks": [_check_as_dict(check) | {"holds": check.holds} for check in self.verdict.checks],
             "why": self.verdict.why,
             "confidence": claim.confidence,
+            "broken": None if self.broken is None else [_broken_as_dict(*item) for item in self.broken.items()],
             "setup": config_to_dict(self.setup),
             "seeds": self.n_seeds,
             "seeds_held": self.n_held,
             "seconds": round(self.seconds, 3),
         }
+
+
+def _broken_as_dict(wrong: str, verdict: Verdict) -> dict[str, object]:
+    return {"wrong": wrong, "holds": verdict.holds, **_check_as_dict(verdict.headline)}
 
 
 def _check_as_dict(check: Check) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What several claims measure: who depends on whom, how far two tensors are apart, how long something takes."""
+"""What several claims measure: who depends on whom, how far two tensors are apart, shapes that do not fit, times."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float
+from numpy import ndarray
 from torch import Tensor
 
 
@@ -32,8 +33,39 @@ def largest_difference(a: Tensor, b: Tensor) -> float:
     return (a - b).abs().max().item()
 
 
+def shape_of(x: Tensor | ndarray) -> str:
+    """The shape of an array in words.
+
+    >>> shape_of(torch.zeros(2, 3))
+    '2 x 3'
+    """
+    return " x ".join(map(str, x.shape))
+
+
+def exists(formula: Callable[[], object]) -> bool:
+    """Whether a formula can be computed as it is printed: not if the shapes do not fit.
+
+    >>> exists(lambda: torch.zeros(2, 3) @ torch.zeros(2, 3))
+    False
+    """
+    try:
+        formula()
+    except (RuntimeError, ValueError, TypeError):
+        return False
+    return True
+
+
+def product_as_printed(a: Tensor, b: Tensor) -> str:
+    """Whether the product of two matrices exists, in words.
+
+    >>> product_as_printed(torch.zeros(2, 3), torch.zeros(2, 3))
+    '2 x 3 times 2 x 3 does not exist'
+    """
+    return f"{shape_of(a)} times {shape_of(b)} {'exists' if exists(lambda: a @ b) else 'does not exist'}"
+
+
 def best_times(functions: list[Callable[[], object]], *, rounds: int) -> list[float]:
-    """Seconds that one core works on each function: the best of several rounds, taken in turns.
+    """Seconds that one core works on each function: the best of several rounds, one after the other in each.
 
     It is the time of this thread alone, so that other programs on the machine do not count.
 

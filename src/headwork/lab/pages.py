@@ -1,18 +1,17 @@
 """The pages of the lab: one for each claim, an index with the table of verdicts, and the errata."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
-from headwork.inspection.style import plot_style
+from headwork.lab.catalogue import DOCUMENTS, TITLES
 from headwork.lab.claim import Finding
-from headwork.lab.documents import DOCUMENTS, TITLES
-from headwork.lab.verdict import Check
-from headwork.lab.wording import show
+from headwork.lab.plots import plot_style
 from headwork.serialise import config_to_dict
+from headwork.tables import Table
 
 AnyFinding = Finding[Any, Any]
 
@@ -34,21 +33,25 @@ def write_index(findings: Sequence[AnyFinding], folder: Path) -> tuple[Path, Pat
 
 
 def claim_page(finding: AnyFinding) -> str:
-    claim, verdict = finding.claim, finding.verdict
+    claim = finding.claim
     setup = {name: value for name, value in config_to_dict(finding.setup).items() if name != "kind"}
-    checks = [[*_cells(check), _word(check.holds)] for check in verdict.checks]
-    broken = [[what, *_cells(bad.headline), _word(bad.holds)] for what, bad in claim.break_on_purpose().items()]
     parts = [
         f"# {claim.name}",
         f"**{claim.says}**",
-        f"{claim.source}. Verdict: **{_word(verdict.holds)}**.",
+        f"{claim.source}. Verdict: **{finding.outcome}**.",
         f"![{claim.says}]({claim.name}.png)",
-        _table(["", "predicted", "measured", "tolerance", ""], checks),
-        f"{verdict.reason} {claim.confidence}",
+        finding.verdict.table().markdown(),
+        f"{finding.verdict.reason} {claim.confidence}",
         f"## Why\n\n{claim.explanation}",
-        *(_erratum_section(finding) if claim.errata else []),
-        "## Broken on purpose\n\nThe same test, at a small size, with something wrong:",
-        _table(["what is wrong", "the check that tells", "predicted", "measured", "tolerance", ""], broken),
+    ]
+    if claim.errata:
+        parts += ["## What the document says", _table_of_errata([finding])]
+    if finding.broken is not None:
+        parts += [
+            "## Broken on purpose\n\nThe same test, at a small size, with something wrong:",
+            finding.table_of_broken().markdown(),
+        ]
+    parts += [
         f"## Run it\n\n```\nheadwork lab {claim.name}\n```",
         "With " + ", ".join(f"{name} = {_setting(value)}" for name, value in setup.items()) + ".",
     ]
@@ -65,22 +68,20 @@ def index_page(findings: Sequence[AnyFinding]) -> str:
         "measurement, the [errata](errata.md) list it. `headwork lab NAME` runs one claim, `headwork lab --all` runs "
         "all, and `make lab` writes these pages anew. [How to add a claim](ADDING.md).",
     ]
-    header = ["question", "claim", "what", "predicted", "measured", "tolerance", "verdict"]
-    for document in DOCUMENTS:
-        rows = [_index_row(finding) for finding in findings if finding.claim.document == document]
-        if rows:
-            parts += [f"## {TITLES[document]}", _table(header, rows)]
+    columns = ("question", "claim", "what", "predicted", "measured", "tolerance", "verdict")
+    for document, group in _by_document(findings):
+        rows = tuple(
+            (
+                claim.question,
+                f"[{claim.name}]({claim.name}.md): {claim.says}",
+                *found.verdict.headline.cells,
+                found.outcome,
+            )
+            for found in group
+            for claim in (found.claim,)
+        )
+        parts += [f"## {document}", Table(columns, rows).markdown()]
     return "\n\n".join(parts) + "\n"
-
-
-def _index_row(finding: AnyFinding) -> list[str]:
-    claim, verdict = finding.claim, finding.verdict
-    return [
-        claim.question,
-        f"[{claim.name}]({claim.name}.md): {claim.says}",
-        *_cells(verdict.headline),
-        _word(verdict.holds),
-    ]
 
 
 def errata_page(findings: Sequence[AnyFinding]) -> str:
@@ -90,15 +91,8 @@ def errata_page(findings: Sequence[AnyFinding]) -> str:
         "Slips found in the [documents](../sources.md), each with the measurement that shows it. "
         "This page is written by `make lab` from the claims.",
     ]
-    for document in DOCUMENTS:
-        rows = [
-            [erratum.where, erratum.printed, erratum.right, f"{erratum.measured(finding.result)} {_link(finding)}"]
-            for finding in findings
-            if finding.claim.document == document
-            for erratum in finding.claim.errata
-        ]
-        if rows:
-            parts += [f"## {TITLES[document]}", _table(["where", "printed", "right", "measured"], rows)]
+    for document, group in _by_document([finding for finding in findings if finding.claim.errata]):
+        parts += [f"## {document}", _table_of_errata(group, link=True)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -111,30 +105,22 @@ def _picture(finding: AnyFinding) -> bytes:
     return small.getvalue()
 
 
-def _erratum_section(finding: AnyFinding) -> list[str]:
-    rows = [
-        [erratum.where, erratum.printed, erratum.right, erratum.measured(finding.result)]
-        for erratum in finding.claim.errata
-    ]
-    return ["## What the document says", _table(["where", "printed", "right", "measured"], rows)]
+def _by_document(findings: Sequence[AnyFinding]) -> Iterator[tuple[str, list[AnyFinding]]]:
+    """The titles of the documents that have findings, with these."""
+    for document in DOCUMENTS:
+        group = [finding for finding in findings if finding.claim.document == document]
+        if group:
+            yield TITLES[document], group
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *([cell.replace("|", r"\|") for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _cells(check: Check) -> list[str]:
-    return [check.what, check.prediction, show(check.measured), show(check.tolerance) if check.tolerance else "none"]
-
-
-def _link(finding: AnyFinding) -> str:
-    return f"([{finding.claim.name}]({finding.claim.name}.md))"
+def _table_of_errata(findings: Sequence[AnyFinding], *, link: bool = False) -> str:
+    rows = []
+    for finding in findings:
+        page = f" ([{finding.claim.name}]({finding.claim.name}.md))" if link else ""
+        for erratum in finding.claim.errata:
+            rows.append((erratum.where, erratum.printed, erratum.right, erratum.measured(finding.result) + page))
+    return Table(("where", "printed", "right", "measured"), tuple(rows)).markdown()
 
 
 def _setting(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _word(holds: bool) -> str:
-    return "holds" if holds else "fails"

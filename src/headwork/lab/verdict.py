@@ -10,8 +10,13 @@ variance: predicted 64, measured 63.2, tolerance 3.2
 from dataclasses import dataclass
 from typing import Literal
 
-from headwork.lab.wording import Value, show
+from headwork.tables import Table
 
+ROUNDING = 1e-12
+"""What double precision may leave of two computations of the same thing, for numbers of order 1."""
+
+Value = float | str
+"""Numbers are compared within a tolerance; words (such as a shape) have to be the same."""
 Relation = Literal["about", "same", "at most", "at least"]
 
 
@@ -48,6 +53,11 @@ class Check:
         bound = f"{self.relation} " if self.relation in ("at most", "at least") else ""
         return bound + show(self.predicted)
 
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """For a table: what, predicted, measured, tolerance."""
+        return self.what, self.prediction, show(self.measured), show(self.tolerance) if self.tolerance else "none"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -65,6 +75,10 @@ class Verdict:
         return all(check.holds for check in self.checks)
 
     @property
+    def word(self) -> str:
+        return word(self.holds)
+
+    @property
     def reason(self) -> str:
         """Why it holds, or what fails."""
         return self.why if self.holds else f"{self.headline}."
@@ -74,10 +88,40 @@ class Verdict:
         """The check that stands for all: the first one that fails, or else the first one."""
         return next((check for check in self.checks if not check.holds), self.checks[0])
 
+    def table(self) -> Table:
+        """Every prediction beside its measurement."""
+        rows = tuple((*check.cells, word(check.holds)) for check in self.checks)
+        return Table(("", "predicted", "measured", "tolerance", ""), rows)
 
-def about(what: str, predicted: float, measured: float, tolerance: float) -> Check:
-    """A number that may be off by the tolerance; `about("difference", 0, error, 1e-12)` says that two things agree."""
+
+def word(holds: bool) -> str:
+    return "holds" if holds else "fails"
+
+
+def show(value: Value) -> str:
+    """Four digits are enough to compare.
+
+    >>> show(12345.678), show(12), show(0.123456), show(1e-13), show("6 x 6")
+    ('12,346', '12', '0.1235', '1e-13', '6 x 6')
+    """
+    if isinstance(value, str):
+        return value
+    is_whole = abs(value) < 1e9 and (abs(value) >= 1000 or value == round(value))
+    return f"{value:,.0f}" if is_whole else f"{value:.4g}"
+
+
+def about(what: str, predicted: float, measured: float, tolerance: float = ROUNDING) -> Check:
+    """A number that may be off by the tolerance."""
     return Check(what, predicted, measured, tolerance, "about")
+
+
+def exact(what: str, difference: float, tolerance: float = ROUNDING) -> Check:
+    """A difference of two computations of the same thing: 0, up to rounding.
+
+    >>> print(exact("the matrix form against the loop", 2e-16))
+    the matrix form against the loop: predicted 0, measured 2e-16, tolerance 1e-12
+    """
+    return about(what, 0, difference, tolerance)
 
 
 def same(what: str, predicted: Value, measured: Value) -> Check:

@@ -18,4 +18,4 @@ from headwork.reports.page import Page as Page
 from headwork.reports.pictures import Picture as Picture
 from headwork.reports.run_report import RunReport as RunReport
 from headwork.reports.run_report import write_report as write_report
-from headwork.reports.tables import Table as Table
+from headwork.tables import Table as Table

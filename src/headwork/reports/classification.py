@@ -14,7 +14,7 @@ from headwork.inspection.figures import show_image
 from headwork.inspection.style import plot_style
 from headwork.reports.labels import shorten
 from headwork.reports.pictures import GLOW, INK, UPWARDS
-from headwork.reports.tables import Table
+from headwork.tables import Table
 
 N_CLASSES_COUNTED = 30
 """With more classes than this the cells are too small for numbers."""

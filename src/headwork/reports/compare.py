@@ -16,7 +16,7 @@ from headwork.reports.curves import N_POINTS_MARKED, Row, best_row, last_row, me
 from headwork.reports.labels import shorten
 from headwork.reports.page import Page
 from headwork.reports.pictures import Picture
-from headwork.reports.tables import Table, show
+from headwork.tables import Table, show
 
 DASHES = ("-", "--", ":", "-.")
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from headwork.checks import check_one_of, nearest
 from headwork.inspection.style import plot_style
-from headwork.reports.tables import show
+from headwork.tables import show
 
 SPLITS = ("train", "valid", "test")
 LESS_IS_BETTER = frozenset({"loss", "perplexity", "bits_per_character", "bits_per_byte", "error", "word_error_rate"})

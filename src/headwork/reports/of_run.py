@@ -24,8 +24,8 @@ from headwork.reports.curves import read_metrics
 from headwork.reports.page import Part, Passage
 from headwork.reports.pictures import Picture
 from headwork.reports.run_report import RunReport, write_report
-from headwork.reports.tables import Cell, Table
 from headwork.storage import load
+from headwork.tables import Cell, Table
 from headwork.tasks import ImageClassification, TextClassification, probabilities
 from headwork.training.evaluation import batches, on_device
 from headwork.training.log import METRICS

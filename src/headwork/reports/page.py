@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 from headwork.reports.pictures import Picture
-from headwork.reports.tables import Cell, Table, show
+from headwork.tables import Cell, Table, show
 
 STYLE = Path(__file__).with_name("page.css")
 

@@ -16,7 +16,7 @@ from headwork.reports.classification import (
 from headwork.reports.curves import Row, best_row, describe_curves, draw_curves, last_row
 from headwork.reports.page import Facts, Page, Part
 from headwork.reports.pictures import Picture
-from headwork.reports.tables import Cell, Table, show
+from headwork.tables import Cell, Table, show
 from headwork.training.display import is_share
 
 N_MISTAKES = 12

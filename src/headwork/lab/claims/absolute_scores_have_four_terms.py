@@ -7,7 +7,7 @@ $$A_{q,k} = Z_q W_q W_k^\top Z_k^\top + Z_q W_q W_k^\top P_k^\top
 
 The first term knows no position and the last one no content: the last one is a table that is the same for every
 input, and the only one that tells near from far whatever is there. The two in the middle are content that looks for a
-place, and a place that looks for content.
+position, and a position that looks for content.
 
 Without $P$ only the first term is left, and order is invisible: if the tokens are permuted by $\pi$, the scores become
 $A_{\pi(q),\pi(k)}$, so the outputs are permuted in the same way. That is *equivariance*; invariance would mean that the
@@ -20,16 +20,13 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork.functional import absolute_scores, attention_scores, scaled_dot_product_attention, sinusoidal_positions
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, at_least, same
+from headwork.lab.measuring import product_as_printed
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, at_least, exact, largest_difference, same, seeded
 
-ROUNDING = 1e-12
 NAMES = ("content, content", "content, position", "position, content", "position, position")
 
 
@@ -59,6 +56,7 @@ class Result:
     """How far the output for permuted tokens is from the permuted output; and from the output as it was."""
     from_unchanged: float
     third_as_printed: str
+    """P_q W_q W_k' Z_k with rows P_q and Z_k, as they stand."""
 
 
 @seeded
@@ -71,8 +69,8 @@ def run(setup: Setup) -> Result:
     pairs = ((a, b) for a in (z, p) for b in (z, p))
     by_hand = torch.stack([_by_hand(a, b, w_q, w_k) for a, b in pairs])
     order = torch.arange(setup.n_tokens).roll(1)
-    place = torch.zeros_like(p) if setup.when_permuted == "without positions" else p
-    before, after = (_attend(x + place, w_q, w_k) for x in (z, z[order]))
+    code = torch.zeros_like(p) if setup.when_permuted == "without positions" else p
+    before, after = (_attend(x + code, w_q, w_k) for x in (z, z[order]))
     return Result(
         setup,
         attention_scores((z + p) @ w_q, (z + p) @ w_k),
@@ -82,7 +80,7 @@ def run(setup: Setup) -> Result:
         _changed(terms, torch.stack(absolute_scores(z, p.flip(0), w_q, w_k))),
         largest_difference(after, before[order]),
         largest_difference(after, before),
-        _third_as_printed(p, z, w_q, w_k),
+        product_as_printed(p[:1] @ w_q @ w_k.T, z[:1]),
     )
 
 
@@ -100,17 +98,6 @@ def _changed(terms: Float[Tensor, "term query key"], others: Float[Tensor, "term
     return sum(not a.equal(b) for a, b in zip(terms, others, strict=True))
 
 
-def _third_as_printed(p: Tensor, z: Tensor, w_q: Tensor, w_k: Tensor) -> str:
-    """P_q W_q W_k' Z_k with rows P_q and Z_k, as they stand."""
-    left, right = p[:1] @ w_q @ w_k.T, z[:1]
-    shapes = f"{' x '.join(map(str, left.shape))} times {' x '.join(map(str, right.shape))}"
-    try:
-        left @ right
-    except RuntimeError:
-        return f"{shapes} does not exist"
-    return f"{shapes} exists"
-
-
 def _sum(result: Result) -> Float[Tensor, "query key"]:
     terms = result.by_hand if result.setup.terms == "all four" else result.by_hand[[0, 3]]
     return terms.sum(0)
@@ -119,15 +106,11 @@ def _sum(result: Result) -> Float[Tensor, "query key"]:
 def verdict(result: Result) -> Verdict:
     return Verdict(
         checks=(
-            about(
-                "the score against the sum of the terms", 0, largest_difference(result.score, _sum(result)), ROUNDING
-            ),
-            about(
-                "each term against its product by hand", 0, largest_difference(result.terms, result.by_hand), ROUNDING
-            ),
+            exact("the score against the sum of the terms", largest_difference(result.score, _sum(result))),
+            exact("each term against its product by hand", largest_difference(result.terms, result.by_hand)),
             same("terms that change with the tokens", 3, result.moved_by_content),
             same("terms that change with the positions", 3, result.moved_by_position),
-            about("permuted tokens against the permuted output", 0, result.from_permuted, ROUNDING),
+            exact("permuted tokens against the permuted output", result.from_permuted),
             at_least("permuted tokens against the output as it was", 0.1, result.from_unchanged),
         ),
         why="A product of two sums has four terms; without positions one is left, and it does not know the order.",

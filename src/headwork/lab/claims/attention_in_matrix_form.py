@@ -18,17 +18,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.functional import attention_weights, scaled_dot_product_attention
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about
-
-ROUNDING = 1e-12
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, exact, largest_difference, seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +82,9 @@ def verdict(result: Result) -> Verdict:
     away = (result.sums - 1).abs().max().item()
     return Verdict(
         checks=(
-            about("the matrix form against the loop", 0, largest_difference(result.matrix, result.loop), ROUNDING),
-            about("sum of the weights of a query, farthest from 1", 0, away, ROUNDING),
-            about("the matrix form against PyTorch's function", 0, result.from_pytorch, ROUNDING),
+            exact("the matrix form against the loop", largest_difference(result.matrix, result.loop)),
+            exact("sum of the weights of a query, farthest from 1", away),
+            exact("the matrix form against PyTorch's function", result.from_pytorch),
         ),
         why="Entry (i, j) of Q K' is the score of query i and key j, and row i of A V the mean that query i takes.",
     )

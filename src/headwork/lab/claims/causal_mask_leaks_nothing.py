@@ -18,19 +18,16 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork import masks
 from headwork.functional import attention_weights, distance
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, outline, panels
-from headwork.lab.measuring import influence, largest_difference
-from headwork.lab.verdict import Verdict, about, same
+from headwork.lab.measuring import influence
+from headwork.lab.plots import FLOOR, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, outline, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, exact, largest_difference, same, seeded
 
 Mask = Literal["causal", "one token ahead", "after the softmax"]
 MASKS: tuple[Mask, ...] = ("causal", "one token ahead", "after the softmax")
-ROUNDING = 1e-12
 Past = list[tuple[Tensor, Tensor]]
 
 
@@ -114,7 +111,7 @@ def verdict(result: Result) -> Verdict:
     past = _past(setup)
     return Verdict(
         checks=(
-            about("reading in chunks against the whole", 0, result.difference[setup.mask].max().item(), ROUNDING),
+            exact("reading in chunks against the whole", result.difference[setup.mask].max().item()),
             same("pairs of an output and a later input with influence", 0, int((depends & ~past).sum())),
             same(
                 "pairs of an output and an input not later with influence", int(past.sum()), int((depends & past).sum())
@@ -136,9 +133,9 @@ def figure(result: Result) -> Figure:
     drawing.colorbar(table, ax=left, label="measured influence, log10 |dy/dx|", shrink=0.9)
     for mask, marker in zip(MASKS, MARKERS, strict=False):
         style = MEASURED | {"marker": marker, "label": f"measured, mask: {mask}"}
-        right.semilogy(setup.chunks, result.difference[mask].clamp(min=1e-17).numpy(), **style)
-    right.axhline(ROUNDING, **PREDICTED | {"label": "predicted for causal: below"})
-    right.set(xlabel="tokens in a chunk", ylabel="largest difference from the whole", ylim=(1e-17, 1e2))
+        right.semilogy(setup.chunks, on_log_axis(result.difference[mask]), **style)
+    draw_rounding(right, "predicted for causal: below")
+    right.set(xlabel="tokens in a chunk", ylabel="largest difference from the whole", ylim=(FLOOR, 1e2))
     right.legend(frameon=False, loc="center", bbox_to_anchor=(0.55, 0.62))
     return drawing
 

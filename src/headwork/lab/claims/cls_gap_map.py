@@ -24,20 +24,14 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from headwork import choices
-from headwork.data import Digits, load_data
-from headwork.data.batches import ImageBatch
-from headwork.data.examples import Examples
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
-from headwork.lab.verdict import Verdict, about, at_least, at_most, same
-from headwork.models import VisionTransformer, VisionTransformerConfig
+from headwork.lab.digits import N_CLASSES, digits, evaluate, small_vit, train_classifier
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at_most, same, seeded
+from headwork.models import VisionTransformer
 
-N_CLASSES = 10
 Pooling = Literal["CLS", "GAP", "MAP"]
 POOLINGS: tuple[Pooling, ...] = ("CLS", "GAP", "MAP")
 
@@ -76,9 +70,7 @@ class Result:
 
 @seeded
 def run(setup: Setup) -> Result:
-    data = load_data(Digits(augment=False))
-    train = _take(data.train, setup.n_train)
-    test = ImageBatch(*map(torch.cat, zip(_take(data.valid), _take(data.test), strict=True)))
+    train, test = digits("train", first=setup.n_train), digits("valid", "test")
     accuracy, parameters, elsewhere = {}, {}, {}
     for pooling in POOLINGS:
         runs = []
@@ -86,20 +78,18 @@ def run(setup: Setup) -> Result:
             model = _model(setup, pooling)
             if setup.layers == "left out":
                 model.layers = nn.ModuleList()
-            runs.append(_learn(setup, model, train, test))
+            optimiser = torch.optim.AdamW(model.parameters(), lr=setup.lr, fused=True)
+            curve = train_classifier(
+                model, train, optimiser, epochs=setup.epochs, batch_size=64, one_cycle=setup.lr, scored_on=(test,)
+            )
+            runs.append([score.accuracy for (score,) in curve[1:]])
         accuracy[pooling] = torch.tensor(runs, dtype=torch.float64).mean(0)
         parameters[pooling] = sum(p.numel() for p in model.pooling.parameters())
         with torch.no_grad():
             elsewhere[pooling] = model(torch.rand(1, 1, 12, 12)).shape[1]
     bare = _model(setup, "CLS")
     bare.layers = nn.ModuleList()
-    return Result(setup, accuracy, parameters, elsewhere, _accuracy(bare, test))
-
-
-def _take(examples: Examples, n: int | None = None) -> ImageBatch:
-    batch = examples.batch(range(len(examples) if n is None else n))
-    assert isinstance(batch, ImageBatch)
-    return batch
+    return Result(setup, accuracy, parameters, elsewhere, evaluate(bare, test).accuracy)
 
 
 def _model(setup: Setup, pooling: Pooling) -> VisionTransformer:
@@ -108,41 +98,13 @@ def _model(setup: Setup, pooling: Pooling) -> VisionTransformer:
         "GAP": choices.MeanPooling(),
         "MAP": choices.AttentionPooling(n_heads=setup.n_heads),
     }
-    return VisionTransformer(
-        VisionTransformerConfig(
-            n_classes=N_CLASSES,
-            image=(8, 8),
-            n_channels=1,
-            patch=(setup.patch, setup.patch),
-            d_model=setup.d_model,
-            n_layers=setup.n_layers,
-            heads=choices.Heads(n_heads=setup.n_heads),
-            feed_forward=choices.FeedForward(d_ff=2 * setup.d_model),
-            pooling=choice[pooling],
-        )
+    return small_vit(
+        d_model=setup.d_model,
+        n_layers=setup.n_layers,
+        n_heads=setup.n_heads,
+        patch=setup.patch,
+        pooling=choice[pooling],
     )
-
-
-def _learn(setup: Setup, model: VisionTransformer, train: ImageBatch, test: ImageBatch) -> list[float]:
-    """The accuracy after each epoch."""
-    batch = 64
-    n_steps = setup.epochs * -(-len(train.label) // batch)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=setup.lr, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, setup.lr, total_steps=n_steps)
-    accuracy = []
-    for _ in range(setup.epochs):
-        for some in torch.split(torch.randperm(len(train.label)), batch):
-            optimiser.zero_grad()
-            F.cross_entropy(model(train.image[some]), train.label[some]).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            schedule.step()
-        accuracy.append(_accuracy(model, test))
-    return accuracy
-
-
-@torch.no_grad()
-def _accuracy(model: VisionTransformer, test: ImageBatch) -> float:
-    return (model(test.image).argmax(1) == test.label).double().mean().item()
 
 
 def _parameters(setup: Setup, pooling: Pooling) -> int:
@@ -183,15 +145,15 @@ def figure(result: Result) -> Figure:
     left.text(setup.epochs, 0.11, "by chance", ha="right", va="bottom", fontsize=7)
     left.axhline(setup.enough, **PREDICTED | {"label": "predicted in the end: above"})
     left.set(xlabel="epoch", xticks=epochs, ylabel="accuracy on new digits", ylim=(0, 1.02))
-    places = range(len(POOLINGS))
+    x = range(len(POOLINGS))
     right.plot(
-        places,
+        x,
         [_parameters(setup, pooling) for pooling in POOLINGS],
         **PREDICTED | {"marker": "_", "linestyle": "none", "markersize": 18},
     )
-    right.plot(places, list(result.parameters.values()), **MEASURED)
+    right.plot(x, list(result.parameters.values()), **MEASURED)
     right.set_yscale("symlog", linthresh=1)
-    right.set_xticks(places, [f"{pooling}\n{result.accuracy[pooling][-1]:.1%} right" for pooling in POOLINGS])
+    right.set_xticks(x, [f"{pooling}\n{result.accuracy[pooling][-1]:.1%} right" for pooling in POOLINGS])
     right.set(xlabel="pooling", ylabel="parameters of the pooling", xlim=(-0.6, 2.6), ylim=(-0.4, 1e6))
     left.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.15))
     right.legend(frameon=False, loc="upper left")

@@ -23,15 +23,13 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from headwork.functional import fused_attention, scaled_dot_product_attention
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.measuring import best_times
-from headwork.lab.verdict import Verdict, about, same
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, same, seeded
 
 EXPONENT = 0.3
 """How far a fitted exponent may be from a whole one."""

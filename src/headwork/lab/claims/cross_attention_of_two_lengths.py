@@ -17,18 +17,14 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from headwork.functional import attention_scores
 from headwork.inspection import record
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import outline, panels
-from headwork.lab.measuring import influence, largest_difference
-from headwork.lab.verdict import Verdict, about, same
+from headwork.lab.measuring import exists, influence
+from headwork.lab.plots import Figure, outline, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, same, seeded
 from headwork.layers import MultiHeadAttention
-
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,12 +102,8 @@ def _widths_that_fit(setup: Setup) -> str:
     """Queries against keys of another number, and against keys of another width."""
     q = torch.zeros(setup.n_queries, setup.d_model)
     rows, columns = attention_scores(q, torch.zeros(setup.n_keys, setup.d_model)).shape
-    try:
-        attention_scores(q, torch.zeros(setup.n_queries, setup.d_memory))
-    except (ValueError, TypeError):
-        other_width = "have no scores at all"
-    else:
-        other_width = "have scores too"
+    fits = exists(lambda: attention_scores(q, torch.zeros(setup.n_queries, setup.d_memory)))
+    other_width = "have scores too" if fits else "have no scores at all"
     return (
         f"{setup.n_queries} queries and {setup.n_keys} keys of the same width have {rows} x {columns} scores; "
         f"{setup.n_queries} queries of width {setup.d_model} and as many keys of width {setup.d_memory} {other_width}"
@@ -123,7 +115,7 @@ def verdict(result: Result) -> Verdict:
     others = ~torch.eye(setup.n_queries, dtype=torch.bool)
     return Verdict(
         checks=(
-            about("the layer against PyTorch's", 0, result.from_pytorch, ROUNDING),
+            exact("the layer against PyTorch's", result.from_pytorch),
             same("rows of the table of weights", setup.n_queries, result.weights.shape[0]),
             same("columns of the table of weights", setup.n_keys, result.weights.shape[1]),
             same("other tokens of x1 that an output depends on", 0, int((result.by_query > 0)[others].sum())),
@@ -132,7 +124,7 @@ def verdict(result: Result) -> Verdict:
                 setup.n_queries * setup.n_keys,
                 int((result.by_memory > 0).sum()),
             ),
-            about("x2 in another order against x2", 0, result.from_reordered, ROUNDING),
+            exact("x2 in another order against x2", result.from_reordered),
         ),
         why="The product of queries and keys has a row for each query and a column for each key.",
     )

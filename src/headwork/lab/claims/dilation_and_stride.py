@@ -18,14 +18,11 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from headwork.convert import attention_from_convolution
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, same
+from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, Figure, on_log_axis, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, largest_difference, same, seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,10 +135,10 @@ def figure(result: Result) -> Figure:
     drawing, (left, middle, right) = panels(3, width=9.2, height=2.7, title=title)
     row, column, dilation = setup.n_rows // 2, setup.n_columns // 2, setup.dilations[min(2, len(setup.dilations) - 1)]
     left.imshow(result.image.numpy(), cmap="Greys", vmin=-2, vmax=3)
-    places = torch.cartesian_prod(*(2 * [torch.arange(setup.kernel) - setup.kernel // 2]))
+    offsets = torch.cartesian_prod(*(2 * [torch.arange(setup.kernel) - setup.kernel // 2]))
     for step, marker in ((1, "o"), (dilation, "s")):
         style = MEASURED | {"marker": marker, "label": f"dilation {step}"}
-        left.plot((column + step * places[:, 1]).numpy(), (row + step * places[:, 0]).numpy(), **style)
+        left.plot((column + step * offsets[:, 1]).numpy(), (row + step * offsets[:, 0]).numpy(), **style)
     left.set(xlabel="column", ylabel="row", title="where the heads look", xticks=[], yticks=[])
     left.legend(loc="lower left", fontsize=6.5, framealpha=1)
     for gaps, sizes, marker, name in (
@@ -149,9 +146,9 @@ def figure(result: Result) -> Figure:
         (result.by_stride, setup.strides, "s", "by stride"),
     ):
         style = MEASURED | {"marker": marker, "label": f"measured, {name}"}
-        middle.semilogy(sizes, gaps.clamp(min=1e-17).numpy(), **style)
+        middle.semilogy(sizes, on_log_axis(gaps), **style)
     middle.axhline(setup.tolerance, **PREDICTED | {"label": "predicted: below"})
-    middle.set(xlabel="dilation or stride", ylabel="largest difference", ylim=(1e-17, 1e2))
+    middle.set(xlabel="dilation or stride", ylabel="largest difference", ylim=(FLOOR, 1e2))
     fine = torch.linspace(1, max(setup.strides), 50)
     right.plot(fine.numpy(), (setup.n_rows * setup.n_columns / fine.square()).numpy(), **PREDICTED)
     right.plot(setup.strides, result.n_queries, **MEASURED)

@@ -1,11 +1,11 @@
 r"""The position-wise feed-forward network is two 1 x 1 convolutions: one network, shared, each token for itself.
 
-A convolution with a kernel of size 1 has one matrix for every place, $y_p = W x_p + b$: just what a linear map does to
-each token. So
+A convolution with a kernel of size 1 has one matrix for every position, $y_p = W x_p + b$: just what a linear map does
+to each token. So
 
 $$\operatorname{FFN}(x)_p = W_2 \max(0, W_1 x_p + b_1) + b_2$$
 
-is two 1 x 1 convolutions with the activation between, on a sequence (places in a row) as on an image (places in a
+is two 1 x 1 convolutions with the activation between, on a sequence (positions in a row) as on an image (positions in a
 grid), with the same weights and the same numbers. No term joins two tokens: $\partial y_p / \partial x_r = 0$ for
 $p \ne r$, and the tokens may come in any order. Only attention moves information from token to token.
 """
@@ -16,16 +16,13 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, outline, panels
-from headwork.lab.measuring import influence, largest_difference
-from headwork.lab.verdict import Verdict, about, same
+from headwork.lab.measuring import influence
+from headwork.lab.plots import FLOOR, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, outline, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, exact, largest_difference, same, seeded
 from headwork.layers import FeedForward
 
-ROUNDING = 1e-12
 Kernel = Literal["one token", "three tokens"]
 PUBLISHED: dict[Kernel, int] = {"one token": 1, "three tokens": 3}
 
@@ -106,15 +103,15 @@ def verdict(result: Result) -> Verdict:
     reach = result.influence > 0
     return Verdict(
         checks=(
-            about("network against 1 x 1 convolutions of a sequence", 0, result.on_sequence.max().item(), ROUNDING),
-            about("network against 1 x 1 convolutions of an image", 0, result.on_image.max().item(), ROUNDING),
+            exact("network against 1 x 1 convolutions of a sequence", result.on_sequence.max().item()),
+            exact("network against 1 x 1 convolutions of an image", result.on_image.max().item()),
             same("pairs of different tokens with influence", 0, int(reach.sum() - reach.diagonal().sum())),
             same("tokens that reach their own output", n_tokens, int(reach.diagonal().sum())),
-            about("tokens in another order, then the network, or after it", 0, result.reordered, ROUNDING),
+            exact("tokens in another order, then the network, or after it", result.reordered),
             same(f"weights of the network, d_ff = {d_ff}", 2 * d * d_ff + d_ff + d, of_network),
             same(f"weights of the convolutions, d_ff = {d_ff}", of_network, of_convolutions),
         ),
-        why="A kernel of size 1 is a matrix that every place shares, and so is a linear map of the tokens.",
+        why="A kernel of size 1 is a matrix that every position shares, and so is a linear map of the tokens.",
     )
 
 
@@ -132,9 +129,9 @@ def figure(result: Result) -> Figure:
         ("sequence", "image"), MARKERS, (result.on_sequence, result.on_image), strict=False
     ):
         style = MEASURED | {"marker": marker, "label": f"measured, on a{'n' if name == 'image' else ''} {name}"}
-        right.loglog(setup.widths, difference.clamp(min=1e-17).numpy(), **style)
-    right.axhline(ROUNDING, **PREDICTED | {"label": "predicted: below"})
-    right.set(xlabel="d_ff", ylabel="network against convolutions", ylim=(1e-17, 1e-8), xticks=setup.widths)
+        right.loglog(setup.widths, on_log_axis(difference), **style)
+    draw_rounding(right)
+    right.set(xlabel="d_ff", ylabel="network against convolutions", ylim=(FLOOR, 1e-8), xticks=setup.widths)
     right.set_xticklabels(str(width) for width in setup.widths)
     right.minorticks_off()
     right.legend(frameon=False)

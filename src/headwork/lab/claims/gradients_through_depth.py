@@ -24,12 +24,10 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
-from headwork.lab.verdict import Verdict, about
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, seeded
 from headwork.layers import FeedForward, LayerNorm, PostNorm, PreNorm
 
 Kind = Literal["plain", "residual", "post-norm", "pre-norm", "pre-norm, final norm"]
@@ -151,8 +149,8 @@ def figure(result: Result) -> Figure:
         title="Plain layers lose the gradient, residuals alone blow it up, norms keep it", height=3.4
     )
     fine = torch.linspace(min(setup.depths), max(setup.depths), 100, dtype=torch.float64)
-    for place, (kind, marker) in enumerate(zip(KINDS, MARKERS, strict=False)):
-        line = PREDICTED | {"label": "" if place else "predicted"}
+    for index, (kind, marker) in enumerate(zip(KINDS, MARKERS, strict=False)):
+        line = PREDICTED | {"label": "" if index else "predicted"}
         ax.semilogy(fine.numpy(), predict(kind, setup.gain, fine).numpy(), **line)
         style = MEASURED | {"marker": marker, "label": f"measured, {kind}"}
         ax.semilogy(setup.depths, result.measured[kind].numpy(), **style)

@@ -19,16 +19,12 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, at_least
+from headwork.lab.measuring import product_as_printed
+from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, Figure, draw_rounding, on_log_axis, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, at_least, exact, largest_difference, seeded
 from headwork.layers import MultiHeadAttention
-
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +70,10 @@ def run(setup: Setup) -> Result:
     layer.out.bias.normal_()
     z = torch.randn(setup.n_tokens, setup.d_in, dtype=torch.float64)
     parts = torch.from_numpy(_parts(setup, layer, z.numpy()))
-    return Result(setup, layer(z[None], z[None])[0], layer.out.bias, parts, _as_printed(setup, layer))
+    head = torch.zeros(setup.n_tokens, setup.d_o, dtype=torch.float64)
+    return Result(
+        setup, layer(z[None], z[None])[0], layer.out.bias, parts, product_as_printed(head, layer.out.weight.T)
+    )
 
 
 def _parts(setup: Setup, layer: MultiHeadAttention, z: np.ndarray) -> np.ndarray:
@@ -94,21 +93,11 @@ def _parts(setup: Setup, layer: MultiHeadAttention, z: np.ndarray) -> np.ndarray
     return parts
 
 
-def _as_printed(setup: Setup, layer: MultiHeadAttention) -> str:
-    head, w_out = torch.zeros(setup.n_tokens, setup.d_o, dtype=torch.float64), layer.out.weight.T
-    shapes = f"{' x '.join(map(str, head.shape))} times {' x '.join(map(str, w_out.shape))}"
-    try:
-        head @ w_out
-    except RuntimeError:
-        return f"{shapes} does not exist"
-    return f"{shapes} exists"
-
-
 def verdict(result: Result) -> Verdict:
     missing = result.missing
     return Verdict(
         checks=(
-            about("the layer against the sum over its heads", 0, missing[-1], ROUNDING),
+            exact("the layer against the sum over its heads", missing[-1]),
             at_least("the same without the last head", 1e-3, missing[-2]),
         ),
         why="A product with joined columns is the sum of the products with the blocks of rows.",
@@ -123,9 +112,9 @@ def figure(result: Result) -> Figure:
     left.plot(result.sums[-1].flatten().numpy(), result.layer.flatten().numpy(), **MEASURED)
     left.set(xlabel="sum over the heads, by hand", ylabel="output of the layer")
     n = range(1, setup.n_heads + 1)
-    right.axhline(ROUNDING, **PREDICTED | {"label": "predicted for all heads: below"})
-    right.semilogy(n, [max(gap, 1e-17) for gap in result.missing], **MEASURED)
-    right.set(xlabel="heads in the sum", ylabel="largest difference from the layer", xticks=n, ylim=(1e-17, 1e2))
+    draw_rounding(right, "predicted for all heads: below")
+    right.semilogy(n, on_log_axis(result.missing), **MEASURED)
+    right.set(xlabel="heads in the sum", ylabel="largest difference from the layer", xticks=n, ylim=(FLOOR, 1e2))
     left.legend(frameon=False, loc="upper left")
     right.legend(frameon=False, loc="center left")
     return drawing

@@ -19,18 +19,14 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from headwork.functional import softargmax
 from headwork.inspection import record
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about
+from headwork.lab.plots import MARKERS, MEASURED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, largest_difference, seeded
 from headwork.layers import MultiHeadAttention
 
-ROUNDING = 1e-12
 TOLERANCE = 0.02
 """Of a share between 0 and 1."""
 
@@ -104,7 +100,7 @@ def _take_apart(setup: Setup) -> tuple[float, float]:
     whole, slices = layer(x, x), layer.out.weight.clone().chunk(setup.n_heads, dim=1)
     total = torch.zeros_like(whole)
     for head in range(setup.n_heads):
-        alone = [of_head if place == head else 0 * of_head for place, of_head in enumerate(slices)]
+        alone = [of_head if index == head else 0 * of_head for index, of_head in enumerate(slices)]
         layer.out.weight.copy_(torch.cat(alone, dim=1))
         total += layer(x, x)
     before = _heads(layer, x)
@@ -137,7 +133,7 @@ def verdict(result: Result) -> Verdict:
             about("share of the edge filter that two heads miss", 0, result.missed[1, edge].item(), TOLERANCE),
             about("largest error of the formula, other filters, one head", 0, off[0][rest].max().item(), 2 * TOLERANCE),
             about("largest share that two heads miss, other filters", 0, off[1][rest].max().item(), TOLERANCE),
-            about("layer against the sum of its heads", 0, result.from_sum, ROUNDING),
+            exact("layer against the sum of its heads", result.from_sum),
             about("change of the other heads when one is drawn anew", 0, result.others, 0.0),
         ),
         why="The weights of a head are positive; only the sum of several heads can take differences.",
@@ -146,11 +142,11 @@ def verdict(result: Result) -> Verdict:
 
 def figure(result: Result) -> Figure:
     drawing, (ax,) = panels(title="One head is a filter of one sign; two heads in parallel make any filter", height=3.1)
-    places = torch.arange(len(FILTERS))
+    x = torch.arange(len(FILTERS))
     for row, (n_heads, marker) in enumerate(zip((1, 2), MARKERS, strict=False)):
-        where = places + 0.16 * (2 * row - 1)
+        beside = x + 0.16 * (2 * row - 1)
         ax.bar(
-            where.numpy(),
+            beside.numpy(),
             _predicted(n_heads).numpy(),
             width=0.3,
             color="0.85",
@@ -160,10 +156,10 @@ def figure(result: Result) -> Figure:
         )
         words = "one head" if n_heads == 1 else "two heads"
         ax.plot(
-            where.numpy(), result.missed[row].numpy(), **MEASURED | {"marker": marker, "label": f"measured, {words}"}
+            beside.numpy(), result.missed[row].numpy(), **MEASURED | {"marker": marker, "label": f"measured, {words}"}
         )
     taps = [f"{name}\n({' '.join(f'{tap:g}' for tap in FILTERS[name])})" for name in FILTERS]
-    ax.set_xticks(places.numpy(), taps, fontsize=7)
+    ax.set_xticks(x.numpy(), taps, fontsize=7)
     ax.set(xlabel="filter, its five taps", ylabel="share that no weights give", ylim=(-0.03, 0.75))
     ax.legend(frameon=False, loc="upper left")
     return drawing

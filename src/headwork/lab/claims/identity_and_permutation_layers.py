@@ -1,6 +1,6 @@
-r"""Attention can be an identity or any permutation of the tokens, exactly, if queries and keys carry places.
+r"""Attention can be an identity or any permutation of the tokens, exactly, if queries and keys carry positions.
 
-Let a token be its content and a one-hot code of its place, $x_i = (c_i, e_i)$. Build one layer by hand: keys
+Let a token be its content and a one-hot code of its position, $x_i = (c_i, e_i)$. Build one layer by hand: keys
 $k_j = e_j$, queries $q_i = e_{\pi(i)}$, values $v_j = c_j$. Then $q_i \cdot k_j$ is 1 for $j = \pi(i)$ and 0 elsewhere,
 so
 
@@ -10,8 +10,8 @@ with $\bar c$ the mean of the other contents. The error falls as $e^{-\beta}$ an
 the *difference* of the scores that counts: nothing has to be very negative. With $\pi$ the identity it is an identity
 layer. Several heads can share the work: head $i$ moves its own slice of the content.
 
-An identity needs no places if all tokens are equally long: $x_i \cdot x_i \ge x_i \cdot x_j$ by Cauchy and Schwarz, and
-two tokens that tie are the same. A permutation does need them: without places attention cannot tell positions apart.
+An identity needs no positions if all tokens are equally long: $x_i \cdot x_i \ge x_i \cdot x_j$ by Cauchy and Schwarz,
+and two tokens that tie are the same. A permutation does need them: otherwise attention cannot tell positions apart.
 """
 
 import math
@@ -20,29 +20,24 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from headwork.functional import scaled_dot_product_attention
 from headwork.inspection import record
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, on_log_axis, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, exact, largest_difference, seeded
 from headwork.layers import MultiHeadAttention
-
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup(Experiment):
-    """Random contents on numbered places, and layers of several sharpnesses beta."""
+    """Random contents at numbered positions, and layers of several sharpnesses beta."""
 
     n_tokens: int = 16
     d_content: int = 24
     n_heads: int = 3
     betas: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0)
-    addressed_by: Literal["place", "content"] = "place"
+    addressed_by: Literal["position", "content"] = "position"
     lengths: Literal["equal", "unequal"] = "equal"
 
     def __post_init__(self) -> None:
@@ -68,7 +63,7 @@ class Result:
     identity: float
     """The error of hard attention, for the identity, several heads."""
     by_content: float
-    """The error of hard attention, for the identity without places."""
+    """The error of hard attention, for the identity without positions."""
 
 
 @seeded
@@ -98,17 +93,17 @@ def run(setup: Setup) -> Result:
 
 
 def _build(setup: Setup, order: Int[Tensor, "token"], n_heads: int, beta: float) -> MultiHeadAttention:
-    """A layer whose weights are written by hand; every head asks for the same place and moves its slice of content."""
+    """A layer whose weights are written by hand; every head asks for the same position and moves its slice."""
     n, d = setup.n_tokens, setup.d_content
     layer = MultiHeadAttention(d + n, n_heads, d_head=n, d_value=d // n_heads, bias=False, beta=beta).double()
-    places = torch.cat([torch.zeros(n, d), torch.eye(n)], dim=-1)
+    codes = torch.cat([torch.zeros(n, d), torch.eye(n)], dim=-1)
     if setup.addressed_by == "content":
-        places = torch.cat([torch.randn(n, d), torch.zeros(n, n)], dim=-1)
+        codes = torch.cat([torch.randn(n, d), torch.zeros(n, n)], dim=-1)
     content = torch.cat([torch.eye(d), torch.zeros(d, n)], dim=-1)
     back_to_front = torch.empty_like(order).scatter_(0, order, torch.arange(n))
     for linear, weight in (
-        (layer.query, places[back_to_front].repeat(n_heads, 1)),
-        (layer.key, places.repeat(n_heads, 1)),
+        (layer.query, codes[back_to_front].repeat(n_heads, 1)),
+        (layer.key, codes.repeat(n_heads, 1)),
         (layer.value, content),
         (layer.out, content.mT),
     ):
@@ -125,7 +120,7 @@ def _formula(contents: Float[Tensor, "token d"], order: Int[Tensor, "token"], be
 
 
 def _identity_by_content(setup: Setup, contents: Float[Tensor, "token d"]) -> float:
-    """Tokens that ask for themselves, x_i . x_j, with no place anywhere."""
+    """Tokens that ask for themselves, x_i . x_j, with no position anywhere."""
     x = nn.functional.normalize(contents, dim=-1) if setup.lengths == "equal" else contents * contents[:, :1].exp()
     return largest_difference(scaled_dot_product_attention(x, x, x, beta=math.inf), x)
 
@@ -136,20 +131,15 @@ def verdict(result: Result) -> Verdict:
             about("permuted contents, hard attention", 0, result.hard, 0.0),
             about("identity of several heads, hard attention", 0, result.identity, 0.0),
             about("identity by content, tokens of equal length", 0, result.by_content, 0.0),
-            about(
-                "error at every beta, formula against layer",
-                0,
-                largest_difference(result.error, result.predicted),
-                ROUNDING,
-            ),
+            exact("error at every beta, formula against layer", largest_difference(result.error, result.predicted)),
         ),
-        why="A score that leads for one key only makes the weights a table of 0 and 1, and a one-hot place can lead.",
+        why="A score that leads for one key only makes the weights a table of 0 and 1, and a one-hot code can lead.",
     )
 
 
 def figure(result: Result) -> Figure:
     setup, n = result.setup, result.setup.n_tokens
-    title = "Attention by place is any permutation, up to an error that falls as exp(-beta)"
+    title = "Attention by position is any permutation, up to an error that falls as exp(-beta)"
     drawing, (left, right) = panels(2, title=title)
     table = left.imshow(result.weights.numpy(), cmap="Greys", vmin=0, vmax=1)
     style = MEASURED | {"markersize": 3, "markeredgecolor": "0.5", "label": "predicted: pi(i)"}
@@ -158,7 +148,7 @@ def figure(result: Result) -> Figure:
     left.set_title(f"white dots: predicted pi(i), beta = {setup.betas[len(setup.betas) // 2]:g}")
     drawing.colorbar(table, ax=left, label="measured weight", shrink=0.9)
     right.semilogy(setup.betas, result.predicted.numpy(), **PREDICTED)
-    right.semilogy(setup.betas, result.error.clamp(min=1e-17).numpy(), **MEASURED)
+    right.semilogy(setup.betas, on_log_axis(result.error), **MEASURED)
     right.set(xlabel="beta", ylabel="largest error of the output")
     right.text(0.05, 0.08, f"measured for beta = inf: {result.hard:g}", transform=right.transAxes)
     right.legend(frameon=False)

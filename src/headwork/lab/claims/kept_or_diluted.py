@@ -24,15 +24,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork.functional import scaled_dot_product_attention
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
-from headwork.lab.verdict import Verdict, about, at_most
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import ROUNDING, Claim, Experiment, Verdict, about, at_most, exact, seeded
 
-ROUNDING = 1e-12
 ORDER = 0.1
 """How far the fitted order of the error may be from 2."""
 
@@ -125,11 +122,9 @@ def _flatten(setup: Setup) -> tuple[Float[Tensor, "beta"], Float[Tensor, "beta"]
 def verdict(result: Result) -> Verdict:
     return Verdict(
         checks=(
-            about(
+            exact(
                 "share of the leading value, formula against attention",
-                0,
                 (result.kept - result.predicted).abs().max().item(),
-                ROUNDING,
             ),
             at_most("what random scores below it take away, as a share of the bound", 1, result.of_bound, ROUNDING),
             about("order in beta of what is left beside mean and first correction", 2, result.order, ORDER),

@@ -24,14 +24,11 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork.functional import scaled_dot_product_attention
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, largest_difference, seeded
 
 STANDARD_ERRORS = 5
 OMEGA = 2 * math.pi
@@ -94,10 +91,10 @@ def _attend(setup: Setup, where: Tensor, x: Tensor, y: Tensor, h: float) -> Floa
 
 
 def _smooth(where: np.ndarray, x: np.ndarray, y: np.ndarray, h: float) -> np.ndarray:
-    """The formula of the sheet, one place at a time."""
+    """The formula of the sheet, one point at a time."""
     out = np.empty((len(where), y.shape[1]))
-    for i, place in enumerate(where):
-        kernel = np.exp(-((place - x) ** 2) / (2 * h**2))
+    for i, point in enumerate(where):
+        kernel = np.exp(-((point - x) ** 2) / (2 * h**2))
         out[i] = (kernel[:, None] * y).sum(0) / kernel.sum()
     return out
 

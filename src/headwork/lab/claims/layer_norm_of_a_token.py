@@ -19,14 +19,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from headwork.functional import batch_norm, layer_norm
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import influence, largest_difference
-from headwork.lab.verdict import Verdict, about, same
+from headwork.lab.measuring import influence
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, on_log_axis, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, largest_difference, same, seeded
 
 ROUNDING = 1e-11
 Norm = Literal["layer", "with d - 1", "eps outside the root", "over the batch"]
@@ -111,8 +109,8 @@ def verdict(result: Result) -> Verdict:
     gap = result.variance - _predicted(result.spread, result.setup.eps)
     return Verdict(
         checks=(
-            about("variance of a token against s^2 / (s^2 + eps)", 0, gap.abs().max().item(), ROUNDING),
-            about("largest mean of a token", 0, result.mean.abs().max().item(), ROUNDING),
+            exact("variance of a token against s^2 / (s^2 + eps)", gap.abs().max().item(), ROUNDING),
+            exact("largest mean of a token", result.mean.abs().max().item(), ROUNDING),
             about("norm of a x + b against the formula", 0, largest_difference(result.scaled, result.should_be), 1e-8),
             same("other tokens that an output depends on", 0, result.other_tokens),
             about("against PyTorch's", 0, result.from_pytorch, 1e-9),
@@ -131,8 +129,8 @@ def figure(result: Result) -> Figure:
     left.axvline(setup.eps**0.5, color="0.6", linewidth=0.8, zorder=0)
     left.text(setup.eps**0.5 * 1.2, 0.22, "sqrt(eps)")
     left.set(xlabel="standard deviation of a token before", ylabel="after the norm")
-    right.loglog(result.scales.numpy(), result.should_be.clamp(min=1e-16).numpy(), **PREDICTED)
-    right.loglog(result.scales.numpy(), result.scaled.clamp(min=1e-16).numpy(), **MEASURED)
+    right.loglog(result.scales.numpy(), on_log_axis(result.should_be, 1e-16), **PREDICTED)
+    right.loglog(result.scales.numpy(), on_log_axis(result.scaled, 1e-16), **MEASURED)
     right.set(xlabel="scale a", ylabel="norm of a x + b against norm of x")
     left.legend(frameon=False, loc="center right")
     right.legend(frameon=False)

@@ -20,15 +20,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.functional import rms_norm
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
-from headwork.lab.verdict import Verdict, about, at_most
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Axes, Figure, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, at_most, exact, seeded
 from headwork.layers import LayerNorm
 
 ROUNDING = 1e-9
@@ -131,11 +128,8 @@ def verdict(result: Result) -> Verdict:
     shortest, longest = result.of_ellipsoid
     return Verdict(
         checks=(
-            *(
-                about(f"|y - beta 1| / (|gamma| sqrt(d)) - 1, tokens: {kind}", 0, e, ROUNDING)
-                for kind, e in error.items()
-            ),
-            about("largest mean of z", 0, result.off_plane, ROUNDING),
+            *(exact(f"|y - beta 1| / (|gamma| sqrt(d)) - 1, tokens: {kind}", e, ROUNDING) for kind, e in error.items()),
+            exact("largest mean of z", result.off_plane, ROUNDING),
             at_most("min gamma sqrt(d) / shortest, for a vector gamma", 1, 1 / shortest, ROUNDING),
             at_most("longest / (max gamma sqrt(d)), for a vector gamma", 1, longest, ROUNDING),
         ),

@@ -21,15 +21,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from headwork import masks
 from headwork.functional import alibi_bias
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, same
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, largest_difference, same, seeded
 from headwork.layers import MultiHeadAttention
 
 ROUNDING = 1e-9
@@ -159,10 +156,10 @@ def verdict(result: Result) -> Verdict:
     ]
     return Verdict(
         checks=(
-            about(
-                "recurrent: |dh/dx| against rho^distance, relative", 0, _relative(result.recurrent, predicted), ROUNDING
+            exact(
+                "recurrent: |dh/dx| against rho^distance, relative", _relative(result.recurrent, predicted), ROUNDING
             ),
-            about("attention, equal weights: |dh/dx| against |W_O W_V| / n", 0, result.flat.max().item(), ROUNDING),
+            exact("attention, equal weights: |dh/dx| against |W_O W_V| / n", result.flat.max().item(), ROUNDING),
             about("attention: change of ln |dh/dx| from near to far", 0, result.slope, SLOPE),
             same(
                 "attention: longest chain, longest text against shortest",

@@ -19,19 +19,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from headwork import choices
-from headwork.data import Digits, load_data
-from headwork.data.batches import ImageBatch
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
-from headwork.lab.verdict import Verdict, at_least, at_most
-from headwork.models import VisionTransformer, VisionTransformerConfig
-
-N_CLASSES = 10
+from headwork.lab.digits import N_CLASSES, digits, small_vit, train_classifier
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, at_least, at_most, seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,44 +58,16 @@ class Result:
 
 @seeded
 def run(setup: Setup) -> Result:
-    data = load_data(Digits(augment=False))
-    n_train = min(setup.n_train, len(data.train))
-    train, unseen = data.train.batch(range(n_train)), data.test.batch(range(len(data.test)))
-    assert isinstance(train, ImageBatch)
-    assert isinstance(unseen, ImageBatch)
+    train, unseen = digits("train", first=setup.n_train), digits("test")
     if setup.labels == "shuffled":
-        train = train._replace(label=train.label[torch.randperm(n_train)])
-    model = _build(setup)
-    optimizer = torch.optim.Adam(model.parameters(), lr=setup.learning_rate)
-    rows = [_judge(model, train) + _judge(model, unseen)]
-    for _ in range(setup.epochs[-1]):
-        for batch in torch.split(torch.randperm(n_train), setup.batch_size):
-            optimizer.zero_grad()
-            torch.autograd.backward(cross_entropy(model(train.image[batch]), train.label[batch]))
-            optimizer.step()
-        rows.append(_judge(model, train) + _judge(model, unseen))
-    return Result(setup, *(torch.tensor(column, dtype=torch.float64) for column in zip(*rows, strict=True)))
-
-
-def _build(setup: Setup) -> VisionTransformer:
-    config = VisionTransformerConfig(
-        n_classes=N_CLASSES,
-        image=(8, 8),
-        n_channels=1,
-        patch=(2, 2),
-        d_model=setup.d_model,
-        n_layers=setup.n_layers,
-        heads=choices.Heads(n_heads=4),
-        feed_forward=choices.FeedForward(d_ff=2 * setup.d_model, activation="gelu"),
+        train = train._replace(label=train.label[torch.randperm(len(train.label))])
+    model = small_vit(d_model=setup.d_model, n_layers=setup.n_layers, pooling=choices.ClassToken())
+    optimiser = torch.optim.Adam(model.parameters(), lr=setup.learning_rate)
+    curve = train_classifier(
+        model, train, optimiser, epochs=setup.epochs[-1], batch_size=setup.batch_size, scored_on=(train, unseen)
     )
-    return VisionTransformer(config)
-
-
-@torch.no_grad()
-def _judge(model: VisionTransformer, batch: ImageBatch) -> tuple[float, float]:
-    logits = model(batch.image)
-    right = logits.argmax(-1) == batch.label
-    return cross_entropy(logits, batch.label).item(), right.double().mean().item()
+    rows = [(*on_train, *on_unseen) for on_train, on_unseen in curve]
+    return Result(setup, *(torch.tensor(column, dtype=torch.float64) for column in zip(*rows, strict=True)))
 
 
 def _smooth(curve: Float[Tensor, "epoch"], epoch: int) -> float:

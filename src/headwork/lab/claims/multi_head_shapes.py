@@ -23,17 +23,14 @@ import numpy as np
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from numpy import ndarray
 from torch import Tensor
 
 from headwork.functional import scaled_dot_product_attention
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.verdict import Verdict, about, same
+from headwork.lab.measuring import shape_of
+from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, Figure, draw_rounding, on_log_axis, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, same, seeded
 from headwork.layers import MultiHeadAttention
-
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +81,7 @@ def run(setup: Setup) -> Result:
         n_weights.append(sum(weight.numel() for weight in layer.parameters()))
     return Result(
         setup,
-        _shape(columns),
+        shape_of(columns),
         steps,
         seen,
         n_weights,
@@ -110,12 +107,12 @@ def _in_columns(
         axis = 0 if setup.softargmax_over == "keys" else 1
         weights = np.exp(scores) / np.exp(scores).sum(axis, keepdims=True)
         heads.append((of_value @ v) @ weights)
-    steps = {"scores": _shape(scores), "weights": _shape(weights), "one head": _shape(heads[-1])}
+    steps = {"scores": shape_of(scores), "weights": shape_of(weights), "one head": shape_of(heads[-1])}
     if setup.joined == "tokens":
         joined = np.concatenate(heads, axis=1)
-        return np.resize(w_o, (setup.t, len(joined))) @ joined, steps | {"all heads": _shape(joined)}
+        return np.resize(w_o, (setup.t, len(joined))) @ joined, steps | {"all heads": shape_of(joined)}
     joined = np.concatenate(heads, axis=0)
-    return w_o @ joined, steps | {"all heads": _shape(joined)}
+    return w_o @ joined, steps | {"all heads": shape_of(joined)}
 
 
 def _in_rows(
@@ -127,7 +124,7 @@ def _in_rows(
     scores = (queries @ keys.mT)[0].mT
     joined = rearrange(heads, "head query d -> query (head d)")
     shapes = {"scores": scores, "weights": scores, "one head": heads[0].mT, "all heads": joined.mT}
-    return joined @ w_o.mT, {name: _shape(x) for name, x in shapes.items()}
+    return joined @ w_o.mT, {name: shape_of(x) for name, x in shapes.items()}
 
 
 def _self_attention(setup: Setup, h: int) -> float:
@@ -142,10 +139,6 @@ def _self_attention(setup: Setup, h: int) -> float:
     columns, _ = _in_columns(setup, *(part.numpy() for part in parts))
     with torch.no_grad():
         return _apart(columns, layer(c.mT[None], c.mT[None])[0].mT.numpy())
-
-
-def _shape(x: ndarray | Tensor) -> str:
-    return " x ".join(str(size) for size in x.shape)
 
 
 def _apart(a: ndarray, b: ndarray) -> float:
@@ -165,8 +158,8 @@ def verdict(result: Result) -> Verdict:
                 for name, (rows, columns) in expected.items()
             ),
             *(same(f"the library's {name}, transposed", result.steps[name], result.seen[name]) for name in expected),
-            about("columns by loops against rows by the library", 0, result.difference.max().item(), ROUNDING),
-            about("self-attention: columns against the layer", 0, result.self_difference.max().item(), ROUNDING),
+            exact("columns by loops against rows by the library", result.difference.max().item()),
+            exact("self-attention: columns against the layer", result.self_difference.max().item()),
             same("weights of the layer, fewest heads", 4 * d**2, min(result.n_weights)),
             same("weights of the layer, most heads", 4 * d**2, max(result.n_weights)),
         ),
@@ -177,11 +170,11 @@ def verdict(result: Result) -> Verdict:
 def figure(result: Result) -> Figure:
     setup, heads = result.setup, result.setup.heads
     drawing, (left, right) = panels(2, title="Columns or rows, one head or many: the same numbers, at the same price")
-    left.semilogy(heads, result.difference.clamp(min=1e-17).numpy(), **MEASURED | {"label": "measured, 1.2(a)"})
+    left.semilogy(heads, on_log_axis(result.difference), **MEASURED | {"label": "measured, 1.2(a)"})
     style = MEASURED | {"label": "measured, 1.3(a)", "marker": "s"}
-    left.semilogy(heads, result.self_difference.clamp(min=1e-17).numpy(), **style)
-    left.axhline(ROUNDING, **PREDICTED | {"label": "predicted: below"})
-    left.set(xlabel="heads h", ylabel="sheet in columns against library", ylim=(1e-17, 1e-8), xticks=heads)
+    left.semilogy(heads, on_log_axis(result.self_difference), **style)
+    draw_rounding(left)
+    left.set(xlabel="heads h", ylabel="sheet in columns against library", ylim=(FLOOR, 1e-8), xticks=heads)
     predicted = torch.full((len(heads),), 4 * setup.d**2)
     right.plot(heads, predicted.numpy(), **PREDICTED | {"label": "predicted: 4 d^2"})
     right.plot(heads, result.n_weights, **MEASURED | {"label": "measured, self-attention"})

@@ -16,17 +16,13 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork import choices
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, at_least
+from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, ROUNDING, Figure, on_log_axis, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, at_least, exact, largest_difference, seeded
 from headwork.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 
-ROUNDING = 1e-12
 VISIBLE = 1e-4
 """An order that can be seen changes outputs of order 1 by at least this."""
 
@@ -127,8 +123,8 @@ def verdict(result: Result) -> Verdict:
     seen = [result.moved[other] for other in result.moved if other != "none"]
     return Verdict(
         checks=(
-            about("tokens permuted before the model, or outputs after it", 0, result.moved[code], ROUNDING),
-            about("mean of the outputs, tokens permuted or not", 0, result.pooled[code], ROUNDING),
+            exact("tokens permuted before the model, or outputs after it", result.moved[code]),
+            exact("mean of the outputs, tokens permuted or not", result.pooled[code]),
             at_least("outputs themselves, tokens permuted or not", VISIBLE, result.changed[code]),
             at_least("the same as the first, with any position code or a causal mask", VISIBLE, min(seen)),
         ),
@@ -139,15 +135,13 @@ def verdict(result: Result) -> Verdict:
 def figure(result: Result) -> Figure:
     title = "Without positions order is invisible: the outputs move with the tokens"
     drawing, (ax,) = panels(title=title, height=3.1)
-    places = range(len(result.moved))
-    moved = torch.tensor(list(result.moved.values())).clamp(min=1e-17)
-    changed = torch.tensor(list(result.changed.values())).clamp(min=1e-17)
-    ax.semilogy(places, moved.numpy(), **MEASURED | {"label": "measured: f(PX) against P f(X)"})
+    x = range(len(result.moved))
+    ax.semilogy(x, on_log_axis([*result.moved.values()]), **MEASURED | {"label": "measured: f(PX) against P f(X)"})
     style = MEASURED | {"marker": "s", "markerfacecolor": "0.6", "label": "measured: f(PX) against f(X), not invariant"}
-    ax.semilogy(places, changed.numpy(), **style)
+    ax.semilogy(x, on_log_axis([*result.changed.values()]), **style)
     ax.plot([-0.4, 0.4], [ROUNDING, ROUNDING], **PREDICTED | {"label": "predicted: f(PX) = P f(X), below this"})
-    ax.set_xticks(places, list(result.moved))
-    ax.set(xlabel="position code of the model", ylabel="largest difference", ylim=(1e-17, 1e2))
+    ax.set_xticks(x, list(result.moved))
+    ax.set(xlabel="position code of the model", ylabel="largest difference", ylim=(FLOOR, 1e2))
     ax.legend(frameon=False, loc="center", bbox_to_anchor=(0.6, 0.42))
     return drawing
 

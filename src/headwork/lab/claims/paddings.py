@@ -4,7 +4,7 @@ A head that looks past the border finds no key there. Its weights still sum to 1
 Gaussian head takes the pixel nearest to where it looks, which is the one that *replicate* padding repeats. So the layer
 is the convolution with replicate padding, with as many tokens as pixels. Self-attention, with one query for each pixel,
 has the size of output that a padding of $(K - 1)/2$ gives ("same"), for odd $K$; with any other size there are more or
-fewer outputs than pixels, and queries at places of their own. There the heads agree too, as they do without padding.
+fewer outputs than pixels, and queries at positions of their own. There the heads agree too, as they do without padding.
 
 A padding with zeros (or any other value, reflected or from the other side) has to be there as tokens: a frame of $(H +
 2p)(W + 2p) - HW$ more keys. Without them the outputs whose window touches the frame differ, and only $(H - K + 1)(W - K
@@ -17,14 +17,11 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from headwork.convert import ConvolutionAsAttention, attention_from_convolution
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, same
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, largest_difference, same, seeded
 
 Mode = Literal["replicate", "zeros", "reflect", "circular"]
 MODES: tuple[Mode, ...] = ("replicate", "zeros", "reflect", "circular")

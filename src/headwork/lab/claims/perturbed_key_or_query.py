@@ -20,17 +20,12 @@ from typing import Literal
 import torch
 from einops import einsum
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
 from headwork.functional import attention_weights, scaled_dot_product_attention
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, outline, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, same
-
-ROUNDING = 1e-12
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, outline, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, exact, largest_difference, same, seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,14 +113,13 @@ def verdict(result: Result) -> Verdict:
             same("outputs that a query reaches", 1, int((result.of_query > 0).sum(0).max())),
             same("outputs that a key reaches", setup.n_queries, int((result.of_key > 0).sum(0).min())),
             *(
-                about(f"entries of the Jacobian for a {name}, autograd against formula", 0, difference, ROUNDING)
+                exact(f"entries of the Jacobian for a {name}, autograd against formula", difference)
                 for name, difference in result.difference.items()
             ),
             about(
                 "how far all other weights move, as a share of the perturbed one",
                 1,
                 result.other_weights / result.own_weight,
-                ROUNDING,
             ),
         ),
         why="All queries ask the same keys, and no query asks another query.",

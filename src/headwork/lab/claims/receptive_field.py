@@ -18,15 +18,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork.functional import scaled_dot_product_attention
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.measuring import influence
-from headwork.lab.verdict import Verdict, at_most, same
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Axes, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, at_most, same, seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +91,12 @@ def _influence(
     setup: Setup, looks: Int[Tensor, "layer head token"] | Sequence[Tensor]
 ) -> Float[Tensor, "out_token token"]:
     """Keys say where they are, queries where they look; values are the tokens, with a positive weight for each head."""
-    places = torch.eye(setup.n_tokens, dtype=torch.float64)
+    positions = torch.eye(setup.n_tokens, dtype=torch.float64)
     gains = [torch.rand(len(heads), dtype=torch.float64) + 0.5 for heads in looks]
 
     def read(x: Tensor) -> Tensor:
         for heads, gain in zip(looks, gains, strict=True):
-            seen = [scaled_dot_product_attention(places[look], places, x, beta=setup.beta) for look in heads]
+            seen = [scaled_dot_product_attention(positions[look], positions, x, beta=setup.beta) for look in heads]
             mixed = torch.einsum("h,htd->td", gain, torch.stack(seen))
             x = x + mixed if setup.residual else mixed
         return x
@@ -179,7 +176,7 @@ CLAIM = Claim(
     broken={
         "no residual connection": {"residual": False},
         "every layer looks at the same distances": {"distances": "the same in every layer"},
-        "soft attention in place of the argmax": {"beta": 1.0},
+        "soft attention instead of the argmax": {"beta": 1.0},
     },
     confidence="Exact: tokens are counted.",
 )

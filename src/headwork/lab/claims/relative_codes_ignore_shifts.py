@@ -1,9 +1,9 @@
 r"""A text moved as a whole gives the same outputs with relative position codes, and others with absolute ones.
 
-Put $s$ hidden tokens before a text, so that every place grows by $s$. A relative code enters the scores through $i - j$
-alone, as a bias $b_{i-j}$ (ALiBi, T5), as $q_i^\top r_{i-j}$ (Transformer-XL), or as a turn of queries and keys,
-$(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j$ (rotary). Nothing changes with $s$. An absolute code is added to the
-token, $x_i + p_i$, and the score
+Put $s$ hidden tokens before a text, so that every position grows by $s$. A relative code enters the scores through
+$i - j$ alone, as a bias $b_{i-j}$ (ALiBi, T5), as $q_i^\top r_{i-j}$ (Transformer-XL), or as a rotation of queries and
+keys, $(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j$ (rotary). Nothing changes with $s$. An absolute code is added to
+the token, $x_i + p_i$, and the score
 
 $$(x_i + p_i)^\top M (x_j + p_j) = x_i^\top M x_j + x_i^\top M p_j + p_i^\top M x_j + p_i^\top M p_j$$
 
@@ -16,19 +16,15 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork import choices
 from headwork.functional import sinusoidal_positions
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, at_least
+from headwork.lab.plots import FLOOR, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, exact, largest_difference, seeded
 from headwork.layers import EncoderLayer
 from headwork.layers.positions import make_positions
 
-ROUNDING = 1e-12
 SINGLE_PRECISION = 1e-5
 VISIBLE = 1e-3
 """A code that knows where the text stands changes outputs of order 1 by at least this."""
@@ -114,11 +110,13 @@ class _Reader:
         """The outputs of the text when `shift` hidden tokens stand before it."""
         x = torch.cat([torch.randn(1, shift, x.shape[-1], dtype=x.dtype), x], dim=1)
         n = x.shape[1]
-        places = torch.arange(n)[None]
-        vectors = self.positions.vectors(places, n)
+        positions = torch.arange(n)[None]
+        vectors = self.positions.vectors(positions, n)
         x = x if vectors is None else x + vectors
         visible = (torch.arange(n) >= shift)[None].expand(n, n)
-        out: Tensor = self.layer(x, visible, bias=self.positions.bias(x, n), rotation=self.positions.rotation(places))
+        out: Tensor = self.layer(
+            x, visible, bias=self.positions.bias(x, n), rotation=self.positions.rotation(positions)
+        )
         return (out if vectors is None else out - vectors)[:, shift:]
 
 
@@ -135,9 +133,9 @@ def verdict(result: Result) -> Verdict:
     code = result.setup.code
     return Verdict(
         checks=(
-            about(f"moved text against the text, {code}", 0, result.difference[code].max().item(), ROUNDING),
+            exact(f"moved text against the text, {code}", result.difference[code].max().item()),
             *(
-                about(f"moved text against the text, {other}", 0, result.difference[other].max().item(), ROUNDING)
+                exact(f"moved text against the text, {other}", result.difference[other].max().item())
                 for other in RELATIVE
                 if other != code
             ),
@@ -155,14 +153,14 @@ def figure(result: Result) -> Figure:
     title = "Moving a text changes nothing for relative codes, and everything for absolute ones"
     drawing, (ax,) = panels(title=title)
     shifts = result.setup.shifts
-    for place, (code, marker) in enumerate(zip(result.difference, MARKERS, strict=False)):
-        beside = torch.tensor(shifts) * 1.05 ** (place - 3)  # so that no marker hides another
+    for index, (code, marker) in enumerate(zip(result.difference, MARKERS, strict=False)):
+        beside = torch.tensor(shifts) * 1.05 ** (index - 3)  # so that no marker hides another
         kind = "absolute" if code in ABSOLUTE else "relative"
         fill = "0.6" if kind == "absolute" else "white"
         style = MEASURED | {"marker": marker, "markerfacecolor": fill, "label": f"measured, {code} ({kind})"}
-        ax.loglog(beside.numpy(), result.difference[code].clamp(min=1e-17).numpy(), **style)
-    ax.axhline(ROUNDING, **PREDICTED | {"label": "predicted for relative codes: below"})
-    ax.set(xlabel="places by which the text is moved", ylabel="largest change of an output", ylim=(1e-17, 1e2))
+        ax.loglog(beside.numpy(), on_log_axis(result.difference[code]), **style)
+    draw_rounding(ax, "predicted for relative codes: below")
+    ax.set(xlabel="positions by which the text is moved", ylabel="largest change of an output", ylim=(FLOOR, 1e2))
     ax.set_xticks(shifts, [str(shift) for shift in shifts])
     ax.minorticks_off()
     ax.legend(frameon=False, loc="center", bbox_to_anchor=(0.5, 0.57), ncols=2)
@@ -181,7 +179,7 @@ CLAIM = Claim(
     figure=figure,
     broken={
         "sinusoids, an absolute code": {"code": "sinusoidal"},
-        "a learned code for each place": {"code": "learned"},
+        "a learned code for each position": {"code": "learned"},
     },
     confidence="Exact up to rounding.",
 )

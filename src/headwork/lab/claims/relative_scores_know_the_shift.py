@@ -1,4 +1,4 @@
-r"""Relative scores depend on places through the shift alone: move the whole image, and the scores move with it.
+r"""Relative scores depend on positions through the shift alone: move the whole image, and the scores move with it.
 
 In the shapes of equation (1) ($Z_q$ and $Z_k$ are rows, $W_q, W_k \in \mathbb{R}^{D_i \times D_{hid}}$,
 $\widetilde W_k \in \mathbb{R}^{D_{hid} \times D_p}$, and $u$, $v$ are columns of $D_{hid}$) equation (6) reads
@@ -16,13 +16,13 @@ $$A_{q,k} = v^\top r_\delta = -\alpha\,(|\delta|^2 - 2\Delta_1\delta_1 - 2\Delta
 
 import itertools
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import torch
 from einops import rearrange
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork.functional import (
@@ -33,10 +33,9 @@ from headwork.functional import (
     relative_scores,
     sinusoidal_positions_2d,
 )
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, at_least
+from headwork.lab.measuring import exists, shape_of
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, at_least, exact, largest_difference, seeded
 
 ROUNDING = 1e-10
 D_P = 3
@@ -110,8 +109,8 @@ def run(setup: Setup) -> Result:
 
 def _object(setup: Setup, step: int) -> Int[Tensor, "pixel"]:
     """The pixels of the upper left part, or the same one step down and to the right."""
-    places = torch.arange(setup.n_rows * setup.n_columns).reshape(setup.n_rows, setup.n_columns)
-    return places[step : step + setup.n_rows - 1, step : step + setup.n_columns - 1].flatten()
+    pixels = torch.arange(setup.n_rows * setup.n_columns).reshape(setup.n_rows, setup.n_columns)
+    return pixels[step : step + setup.n_rows - 1, step : step + setup.n_columns - 1].flatten()
 
 
 def _codes(setup: Setup) -> tuple[Float[Tensor, "shift d_p"], Int[Tensor, "query key"]]:
@@ -164,12 +163,10 @@ def _third_as_printed(z: Float[Tensor, "pixel d_in"], m: _Matrices) -> str:
     """u' W_k Z_k with the W_k of equation (1) and a row Z_k, for u of either width."""
     found = []
     for width in (m.w_k.shape[1], m.w_k.shape[0]):
-        try:
-            torch.zeros(1, width, dtype=torch.float64) @ m.w_k @ z[:1]
-        except RuntimeError:
-            found.append(f"(1 x {width}) ({m.w_k.shape[0]} x {m.w_k.shape[1]}) (1 x {z.shape[1]}) does not exist")
-        else:
-            found.append(f"u of width {width} fits")
+        factors = (torch.zeros(1, width, dtype=torch.float64), m.w_k, z[:1])
+        fits = exists(partial(torch.linalg.multi_dot, factors))
+        shapes = " ".join(f"({shape_of(factor)})" for factor in factors)
+        found.append(f"u of width {width} fits" if fits else f"{shapes} does not exist")
     return ", and ".join(found)
 
 
@@ -178,15 +175,14 @@ def verdict(result: Result) -> Verdict:
     gaussian = largest_difference(result.gaussian, _simplified(result.setup))
     return Verdict(
         checks=(
-            about("relative scores before and after a step", 0, moved["relative"], ROUNDING),
+            exact("relative scores before and after a step", moved["relative"], ROUNDING),
             at_least("absolute scores before and after a step", 0.1, moved["absolute"]),
-            about(
+            exact(
                 "relative scores against equation (6) by hand",
-                0,
                 largest_difference(result.library, result.by_hand),
                 ROUNDING,
             ),
-            about("Gaussian scores against -alpha (|delta|^2 - 2 Delta.delta)", 0, gaussian, ROUNDING),
+            exact("Gaussian scores against -alpha (|delta|^2 - 2 Delta.delta)", gaussian, ROUNDING),
         ),
         why="A step moves queries and keys alike, and the shift between them stays.",
     )

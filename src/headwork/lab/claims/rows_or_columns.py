@@ -23,15 +23,11 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork.functional import batch_norm, layer_norm, rms_norm
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import outline, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, same
+from headwork.lab.plots import Axes, Figure, outline, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, same, seeded
 from headwork.layers import LayerNorm
 
 Norm = Literal["layer norm", "batch norm", "rms norm"]
@@ -130,19 +126,17 @@ def verdict(result: Result) -> Verdict:
                 same(f"batch norm, pairs that depend: {kind}", wanted, batch[kind])
                 for kind, wanted in _expect(setup, "column").items()
             ),
-            about(
+            exact(
                 "derivative of layer norm against the formula",
-                0,
                 largest_difference(result.layer, result.layer_predicted),
                 ROUNDING,
             ),
-            about(
+            exact(
                 "derivative of batch norm against the formula",
-                0,
                 largest_difference(result.batch, result.batch_predicted),
                 ROUNDING,
             ),
-            about("the module against the equation", 0, result.module, ROUNDING),
+            exact("the module against the equation", result.module, ROUNDING),
         ),
         why="An output knows only the numbers that its mean and variance are taken of.",
     )

@@ -16,17 +16,13 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork import masks
 from headwork.functional import attention_scores, attention_weights, scaled_dot_product_attention
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, PRINTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about
+from headwork.lab.plots import MEASURED, PREDICTED, PRINTED, Figure, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, exact, largest_difference, seeded
 
-ROUNDING = 1e-12
 FOREVER = 1e9
 """As good as infinity for a scale."""
 
@@ -102,9 +98,9 @@ def verdict(result: Result) -> Verdict:
                 (result.limit > 0.5).double().mean().item(),
                 0.0,
             ),
-            about("weight in the limit, 1 or 0", 0, largest_difference(result.limit, result.predicted_limit), ROUNDING),
-            about("weight at every scale against the formula", 0, _error(result), ROUNDING),
-            about("outputs: the value of the key, or attention without it", 0, result.from_limit, ROUNDING),
+            exact("weight in the limit, 1 or 0", largest_difference(result.limit, result.predicted_limit)),
+            exact("weight at every scale against the formula", _error(result)),
+            exact("outputs: the value of the key, or attention without it", result.from_limit),
             about("share of positive dot products", 0.5, share, 5 * 0.5 / len(result.positive) ** 0.5),
         ),
         why="Scaling multiplies the score, and a negative score becomes more negative.",
@@ -120,10 +116,10 @@ def figure(result: Result) -> Figure:
     title = "A scaled key takes over where its dot product is positive, and vanishes elsewhere"
     drawing, (left, right) = panels(2, title=title)
     shown = [*result.positive.nonzero()[:3, 0].tolist(), *(~result.positive).nonzero()[:3, 0].tolist()]
-    for place, query in enumerate(shown):
-        first = place in (0, 3)
+    for index, query in enumerate(shown):
+        first = index in (0, 3)
         sign, marker = ("positive", "o") if result.positive[query] else ("negative", "s")
-        line = PREDICTED | {"label": "predicted" if place == 0 else ""}
+        line = PREDICTED | {"label": "predicted" if index == 0 else ""}
         left.semilogx(scales.numpy(), result.predicted[:, query].numpy(), **line)
         style = MEASURED | {"marker": marker, "label": f"measured, {sign}" if first else ""}
         left.semilogx(scales.numpy(), result.weight[:, query].numpy(), **style)

@@ -21,12 +21,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from matplotlib.figure import Figure
 
 from headwork.inspection.tracing import trace
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
-from headwork.lab.verdict import Verdict, same
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, same, seeded
 from headwork.layers import MultiHeadAttention
 
 Shape = tuple[int, ...]
@@ -105,8 +103,8 @@ def figure(result: Result) -> Figure:
     predicted = [_numbers(_predict(setup, setup.n_tokens)[name]) for name in names]
     left.plot(predicted, range(len(names)), **PREDICTED | {"linestyle": "none", "marker": "|", "markersize": 13})
     left.plot([_numbers(result.shapes[name]) for name in names], range(len(names)), **MEASURED)
-    for place, name in enumerate(names):
-        left.text(_numbers(result.shapes[name]) * 1.35, place, str(list(result.shapes[name])), va="center")
+    for row, name in enumerate(names):
+        left.text(_numbers(result.shapes[name]) * 1.35, row, str(list(result.shapes[name])), va="center")
     left.set_xscale("log")
     left.set(xlabel="numbers it holds", ylabel="variable of the notebook", yticks=range(len(names)), yticklabels=names)
     left.set_xlim(min(predicted) / 2, max(predicted) * 12)

@@ -23,21 +23,17 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork.functional import attention_scores, softargmax
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, at_most
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, at_most, exact, largest_difference, seeded
 
 Scale = Literal["none", "1/sqrt(d)", "1/d"]
 STANDARD_ERRORS = 5
 THREE_WAY = 0.05
 """How much less it may be at a finite width, where a third key comes close: 3.5 % at d = 1024, 1.3 % at 4096."""
 DECIDED = 0.99
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +157,7 @@ def verdict(result: Result) -> Verdict:
                 scaled,
                 STANDARD_ERRORS * both + result.limit / d,
             ),
-            about("the derivative of softmax against diag(a) - aa'", 0, result.autograd, ROUNDING),
+            exact("the derivative of softmax against diag(a) - aa'", result.autograd),
             at_most("largest |J|^2 as a share of n^2 (1 - a_max)^2", 1, result.of_bound),
         ),
         why="Scores of standard deviation sqrt(d) are seldom close, and only close scores leave a gradient.",

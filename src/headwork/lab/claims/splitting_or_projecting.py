@@ -16,17 +16,13 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork.inspection import record
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, outline, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, same
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, outline, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, same, seeded
 from headwork.layers import MultiHeadAttention, SplitHeadAttention
 
-ROUNDING = 1e-12
 Heads = Literal["split", "project"]
 
 
@@ -122,7 +118,7 @@ def verdict(result: Result) -> Verdict:
     everything = own.numel()
     return Verdict(
         checks=(
-            about("splitting against projecting with zeros outside the blocks", 0, result.from_blocks, ROUNDING),
+            exact("splitting against projecting with zeros outside the blocks", result.from_blocks),
             same("features of other slices that scores know, splitting", 0, int((result.known > 0)[~own].sum())),
             same(
                 "features of the own slice that scores know, splitting",

@@ -25,17 +25,13 @@ from typing import Literal
 import torch
 from einops import einsum, rearrange
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.functional import gaussian_attention
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, at_most
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, at_most, exact, largest_difference, seeded
 
-ROUNDING = 1e-12
 TOLERANCE = 0.05
 """Of a share of the output between 0 and 1."""
 
@@ -126,7 +122,7 @@ def _attend(
     alpha: float,
     looks: Looks,
 ) -> Float[Tensor, "image row column out"]:
-    """Each head has the matrix that the kernel has at the place where the head looks, or none if there is none."""
+    """Each head has the matrix that the kernel has at the offset where the head looks, or none if there is none."""
     size = weight.shape[-1]
     is_there = (_centres(size, looks)[:, None] == _shifts(size)).all(-1).double()
     matrices = is_there @ rearrange(weight, "out channel i j -> (i j) (channel out)")
@@ -156,7 +152,7 @@ def verdict(result: Result) -> Verdict:
     of_bound = (result.soft_difference / result.bound).max().item()
     return Verdict(
         checks=(
-            about("attention against convolution, every pixel and kernel", 0, result.difference.max().item(), ROUNDING),
+            exact("attention against convolution, every pixel and kernel", result.difference.max().item()),
             at_most("difference of softer heads, as a share of its bound", 1, of_bound),
             *(
                 about(f"left unexplained by heads at q - f(h), K = {size}", _missing_share(size), share, TOLERANCE)

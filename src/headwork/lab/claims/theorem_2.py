@@ -21,17 +21,12 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork.functional import grid_shifts
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, largest_difference, seeded
 from headwork.layers import RelativePositionalEmbedding
-
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,16 +101,14 @@ def verdict(result: Result) -> Verdict:
     lost = middle[miss[setup.n_rows // 2, setup.n_columns // 2] > 0].sum().item() * np.exp(setup.alphas[steady])
     return Verdict(
         checks=(
-            about("c, the smallest of all pairs", c, result.constants.min().item(), ROUNDING),
-            about("c, the largest of all pairs", c, result.constants.max().item(), ROUNDING),
-            about("weight at delta = Delta, sharpest head", 1, result.on_target[sharpest].min().item(), ROUNDING),
-            about(
+            about("c, the smallest of all pairs", c, result.constants.min().item()),
+            about("c, the largest of all pairs", c, result.constants.max().item()),
+            about("weight at delta = Delta, sharpest head", 1, result.on_target[sharpest].min().item()),
+            exact(
                 "largest weight at delta != Delta",
-                0,
                 result.weights[sharpest][(miss > 0) & _has_target(miss)].max().item(),
-                ROUNDING,
             ),
-            about("weight at delta = Delta, every alpha", 0, largest_difference(result.on_target, predicted), ROUNDING),
+            exact("weight at delta = Delta, every alpha", largest_difference(result.on_target, predicted)),
             about("what the target misses of 1, times exp(alpha)", 4, float(lost), 0.01),
         ),
         why="Away from Delta the exponent is below that of Delta by alpha or more, and the softmax compares exponents.",

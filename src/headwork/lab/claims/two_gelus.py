@@ -20,15 +20,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.functional import gelu, gelu_tanh
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, largest_difference, seeded
 
 IN_USE = 0.044715
 OF_TAYLOR = 2 / (3 * math.pi) - 1 / 6
@@ -126,9 +123,9 @@ def figure(result: Result) -> Figure:
     left.set(xlabel="x", ylabel="GELU", xlim=(-4, 4), ylim=(-0.5, 4))
     curve = [1e4 * difference(point) for point in x.tolist()[:: max(1, len(x) // 2000)]]
     of_taylor = [1e4 * difference(point, OF_TAYLOR) for point in x.tolist()[:: max(1, len(x) // 2000)]]
-    places = x[:: max(1, len(x) // 2000)].numpy()
-    right.plot(places, of_taylor, color="0.55", linewidth=1.2, label="a = 0.04554 (Taylor)")
-    right.plot(places, curve, **PREDICTED)
+    some = x[:: max(1, len(x) // 2000)].numpy()
+    right.plot(some, of_taylor, color="0.55", linewidth=1.2, label="a = 0.04554 (Taylor)")
+    right.plot(some, curve, **PREDICTED)
     right.plot(x[few].numpy(), 1e4 * result.difference[few].numpy(), **MEASURED | {"markersize": 3.5})
     right.axvline(where, color="0.6", linewidth=0.8, zorder=0)
     right.axvline(-where, color="0.6", linewidth=0.8, zorder=0)
@@ -148,6 +145,6 @@ CLAIM = Claim(
     run=run,
     verdict=verdict,
     figure=figure,
-    broken={"x sigmoid(1.702 x) in place of tanh": {"other": "sigmoid"}},
+    broken={"x sigmoid(1.702 x) instead of tanh": {"other": "sigmoid"}},
     confidence="Exact up to the spacing of the points.",
 )

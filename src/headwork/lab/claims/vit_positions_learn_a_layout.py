@@ -1,16 +1,16 @@
 r"""A Vision Transformer learns the 2-D layout of its patches: codes of near patches become alike, if the images move.
 
-The position codes start as noise, one for each place in the sequence, and nothing tells the model that place 0 is
-beside place 1. What can tell it are the images. When they move about, the same stroke is seen now in one patch, now in
-the next, and what is right for the one is right for the other: the gradients of neighbouring codes are alike, and so
+The position codes start as noise, one for each position in the sequence, and nothing tells the model that position 0 is
+beside position 1. What can tell it are the images. When they move about, the same stroke is seen now in one patch, now
+in the next, and what is right for the one is right for the other: the gradients of neighbouring codes are alike, and so
 the codes become alike, by their distance on the *image*. Without a layout the cosine of two centred codes is $-1/(n -
 1)$ on average, at every distance.
 
 To be sure that the layout comes from the images and not from the numbering, the patches are put into the sequence in a
-random order, the same for all images. The codes have to find the places where the patches come from.
+random order, the same for all images. The codes have to find where the patches come from.
 
-Random renumberings of the places say what correlations chance would give. Digits that all stand in the middle of their
-image teach almost no layout: each patch then has a meaning of its own.
+Random renumberings of the positions say what correlations chance would give. Digits that all stand in the middle of
+their image teach almost no layout: each patch then has a meaning of its own.
 """
 
 from dataclasses import dataclass
@@ -19,21 +19,18 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwork import choices
-from headwork.data import Digits, load_data
-from headwork.data.image_examples import ImageExamples, move_images
+from headwork.data.batches import ImageBatch
 from headwork.functional import image_from_patches, patches_from_image
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
-from headwork.lab.verdict import Verdict, about, at_least
+from headwork.lab.digits import SIDE, Images, digits, evaluate, shift_images, small_vit, train_classifier
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, seeded
 from headwork.layers import LearnedGrid
-from headwork.models import VisionTransformer, VisionTransformerConfig
+from headwork.models import VisionTransformer
 
-PATCH = (2, 2)
+PATCH = 2
 N_RENUMBERINGS = 1_000
 STANDARD_DEVIATIONS = 3
 
@@ -58,18 +55,18 @@ class Result:
 
     setup: Setup
     order: Int[Tensor, "token"]
-    """From where on the image the patch at each place of the sequence comes."""
+    """From where on the image the patch at each position of the sequence comes."""
     alike: Float[Tensor, "shift token token"]
     """Cosines of centred codes, sorted by where the patches come from."""
     chance: float
-    """The standard deviation of the correlation when the places are renumbered at random."""
+    """The standard deviation of the correlation when the positions are renumbered at random."""
     accuracy: float
 
     @property
     def distance(self) -> Float[Tensor, "token token"]:
         n = round(len(self.order) ** 0.5)
-        places = torch.cartesian_prod(torch.arange(n), torch.arange(n)).double()
-        return torch.cdist(places, places)
+        positions = torch.cartesian_prod(torch.arange(n), torch.arange(n)).double()
+        return torch.cdist(positions, positions)
 
     @property
     def on_image(self) -> list[float]:
@@ -84,64 +81,47 @@ class Result:
 
 @seeded
 def run(setup: Setup) -> Result:
-    digits = load_data(Digits(augment=False))
-    assert isinstance(digits.train, ImageExamples)
-    assert isinstance(digits.test, ImageExamples)
-    order = torch.randperm((8 // PATCH[0]) * (8 // PATCH[1]))
+    train, test = digits("train"), digits("test")
+    order = torch.randperm((SIDE // PATCH) ** 2)
     tables = []
     for index, max_shift in enumerate(setup.max_shifts):
-        model = _train(setup, digits.train, order, max_shift)
+        model = _train(setup, train, order, max_shift)
         assert isinstance(model.positions, LearnedGrid)
         codes = rearrange(model.positions.table.detach(), "row column d -> (row column) d")[order.argsort()]
         centred = codes - codes.mean(0)
         tables.append(F.cosine_similarity(centred[:, None], centred[None], dim=-1).double())
         if index == 0:
-            accuracy = _accuracy(model, digits.test, order)
+            accuracy = evaluate(
+                model, test._replace(image=_reorder(test.image, order.expand(len(test.image), -1)))
+            ).accuracy
     result = Result(setup, order, torch.stack(tables), 0.0, accuracy)
     return Result(setup, order, result.alike, _chance(result), accuracy)
 
 
-def _train(setup: Setup, digits: ImageExamples, order: Int[Tensor, "token"], max_shift: float) -> VisionTransformer:
-    model = VisionTransformer(
-        VisionTransformerConfig(
-            n_classes=10,
-            image=(8, 8),
-            n_channels=1,
-            patch=PATCH,
-            d_model=setup.d_model,
-            n_layers=1,
-            heads=choices.Heads(n_heads=4),
-            feed_forward=choices.FeedForward(d_ff=2 * setup.d_model),
-            pooling=choices.MeanPooling(),
-        )
+def _train(setup: Setup, train: ImageBatch, order: Int[Tensor, "token"], max_shift: float) -> VisionTransformer:
+    def change(images: Images) -> Images:
+        """Each image moved by a shift of its own, then its patches put into the order."""
+        images = shift_images(images, max_shift * (2 * torch.rand(len(images), 2) - 1))
+        own = torch.rand(len(images), len(order)).argsort(-1)
+        return _reorder(images, own if setup.order == "another for each image" else order.expand_as(own))
+
+    model = small_vit(d_model=setup.d_model, n_layers=1, patch=PATCH)
+    train_classifier(
+        model,
+        train,
+        torch.optim.AdamW(model.parameters(), lr=setup.lr),
+        epochs=setup.epochs if setup.trained else 0,
+        batch_size=setup.batch_size,
+        change=change,
     )
-    optimiser = torch.optim.AdamW(model.parameters(), lr=setup.lr)
-    for _ in range(setup.epochs if setup.trained else 0):
-        for batch in torch.split(torch.randperm(len(digits)), setup.batch_size):
-            shift = max_shift * (2 * torch.rand(len(batch), 2) - 1)
-            images = move_images(digits.images[batch], shift, torch.zeros(len(batch)), torch.ones(len(batch)))
-            own = torch.rand(len(batch), len(order)).argsort(-1)
-            images = _reorder(images, own if setup.order == "another for each image" else order.expand_as(own))
-            loss = F.cross_entropy(model(images), digits.labels[batch])
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
     return model
 
 
-def _reorder(
-    images: Float[Tensor, "batch channel row column"], order: Int[Tensor, "batch token"]
-) -> Float[Tensor, "batch channel row column"]:
-    """The same patches, the one at `order[i]` of the image at place i."""
-    patches = patches_from_image(images, PATCH)
+def _reorder(images: Images, order: Int[Tensor, "example token"]) -> Images:
+    """The same patches, the one at `order[i]` of the image as token i."""
+    patches = patches_from_image(images, (PATCH, PATCH))
     moved = patches.gather(1, order[..., None].expand_as(patches))
-    return image_from_patches(moved, PATCH, (images.shape[-2] // PATCH[0], images.shape[-1] // PATCH[1]))
-
-
-@torch.no_grad()
-def _accuracy(model: VisionTransformer, digits: ImageExamples, order: Int[Tensor, "token"]) -> float:
-    images = _reorder(digits.images, order.expand(len(digits), -1))
-    return (model(images).argmax(-1) == digits.labels).double().mean().item()
+    return image_from_patches(moved, (PATCH, PATCH), (SIDE // PATCH, SIDE // PATCH))
 
 
 def _correlation(alike: Float[Tensor, "token token"], distance: Float[Tensor, "token token"]) -> float:
@@ -217,6 +197,6 @@ CLAIM = Claim(
         "patches in another order for each image": {"order": "another for each image"},
         "codes that are not trained": {"trained": False},
     },
-    confidence=f"At least {STANDARD_DEVIATIONS} standard deviations of what renumbering the places at random gives; "
+    confidence=f"At least {STANDARD_DEVIATIONS} standard deviations of what renumbering the positions at random gives; "
     "the full run has about twice that.",
 )

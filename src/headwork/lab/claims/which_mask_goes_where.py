@@ -27,22 +27,16 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Int
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork import choices
-from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
-from headwork.lab.measuring import largest_difference
-from headwork.lab.verdict import Verdict, about, at_least
+from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.toolkit import ROUNDING, Claim, Experiment, Verdict, at_least, exact, largest_difference, seeded
 from headwork.models import Decoder, DecoderConfig, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
 
 Leaks = dict[str, float]
-ROUNDING = 1e-12
 LEAK = 1e-4
 """What a leak changes at least; outputs are of order 1."""
-SMALLEST = 1e-17
-"""Where a change of exactly 0 is drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +187,7 @@ def _split_in_time(
 def verdict(result: Result) -> Verdict:
     return Verdict(
         checks=(
-            *(about(f"change: {name}", 0, leak, ROUNDING) for name, leak in result.hidden.items()),
+            *(exact(f"change: {name}", leak) for name, leak in result.hidden.items()),
             *(at_least(f"change: {name}", LEAK, leak) for name, leak in result.left_open.items()),
         ),
         why="A weight of 0 closes a way, and the masks of the table close every way from hidden words to the outputs.",
@@ -201,23 +195,23 @@ def verdict(result: Result) -> Verdict:
 
 
 def figure(result: Result) -> Figure:
-    drawing, (ax,) = panels(height=3.6, title="The right mask in the right place: hidden words change nothing, exactly")
+    drawing, (ax,) = panels(height=3.6, title="With the right masks hidden words change nothing, exactly")
     rows = [*result.left_open.items(), *result.hidden.items()]
     rows = sorted(
         rows, key=lambda row: (["BERT", "GPT", "T5"].index(row[0].split()[0].strip(",")), row[0] in result.left_open)
     )
-    for place, (name, leak) in enumerate(rows):
+    for row, (name, leak) in enumerate(rows):
         is_open = name in result.left_open
-        ax.plot(max(leak, SMALLEST), place, **MEASURED | {"marker": "X" if is_open else "o", "markersize": 6})
-        ax.axhline(place, color="0.9", linewidth=0.6, zorder=0)
+        ax.plot(max(leak, FLOOR), row, **MEASURED | {"marker": "X" if is_open else "o", "markersize": 6})
+        ax.axhline(row, color="0.9", linewidth=0.6, zorder=0)
     ax.axvline(ROUNDING, **PREDICTED)
     ax.set_xscale("log")
     ax.set(
         xlabel="change of the outputs of real tokens",
         ylabel="model, and what is rewritten",
     )
-    ax.set(xlim=(SMALLEST / 5, 1e2), yticks=range(len(rows)), yticklabels=[name for name, _ in rows])
-    ax.set_xticks([SMALLEST, 1e-12, 1e-8, 1e-4, 1], ["0", "1e-12", "1e-8", "1e-4", "1"])
+    ax.set(xlim=(FLOOR / 5, 1e2), yticks=range(len(rows)), yticklabels=[name for name, _ in rows])
+    ax.set_xticks([FLOOR, 1e-12, 1e-8, 1e-4, 1], ["0", "1e-12", "1e-8", "1e-4", "1"])
     ax.minorticks_off()
     ax.invert_yaxis()
     ax.text(ROUNDING / 2, -0.8, "predicted with the masks: none\n(measured: circles)", ha="right", va="bottom")

@@ -20,16 +20,13 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, PRINTED, panels
-from headwork.lab.verdict import Verdict, about
+from headwork.lab.plots import MEASURED, PREDICTED, PRINTED, Figure, panels
+from headwork.lab.toolkit import ROUNDING, Claim, Erratum, Experiment, Verdict, about, seeded
 from headwork.layers import GaussianAttention
 
-ROUNDING = 1e-12
 STANDARD_ERRORS = 5
 HARD = 60.0
 
@@ -142,7 +139,7 @@ CLAIM = Claim(
     run=run,
     verdict=verdict,
     figure=figure,
-    broken={"the smallest terms of the kernel in place of the largest": {"terms": "smallest"}},
+    broken={"the smallest terms of the kernel instead of the largest": {"terms": "smallest"}},
     confidence=f"Exact where heads are wide enough, otherwise within {STANDARD_ERRORS} standard errors.",
     errata=(
         Erratum(

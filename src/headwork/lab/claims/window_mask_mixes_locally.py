@@ -6,11 +6,12 @@ $$h_i = \sum_{j = i - r}^{i + r} \alpha_{ij} v_j, \qquad \sum_j \alpha_{ij} = 1$
 
 and $L$ such layers on top of each other reach $2rL + 1$ tokens, as convolutions of size $2r + 1$ do. If the scores
 depend on the shift alone, $s_{ij} = b_{j - i}$ (a relative position bias), then
-$\alpha_{ij} = e^{b_{j-i}} / \sum_\delta e^{b_\delta}$ is the same at every place: a convolution with a positive kernel
-of sum 1. At the borders the rest of the kernel is scaled up to sum 1 again, where a convolution would pad with zeros.
+$\alpha_{ij} = e^{b_{j-i}} / \sum_\delta e^{b_\delta}$ is the same at every position: a convolution with a positive
+kernel of sum 1. At the borders the rest of the kernel is scaled up to sum 1 again, where a convolution would pad with
+zeros.
 
-With queries and keys the kernel depends on the content, and differs from place to place: local as a convolution, but
-not the same filter everywhere.
+With queries and keys the kernel depends on the content, and differs from position to position: local as a convolution,
+but not the same filter everywhere.
 """
 
 from dataclasses import dataclass
@@ -18,18 +19,14 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwork import masks
 from headwork.functional import attention_weights, distance
-from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, outline, panels
-from headwork.lab.measuring import influence, largest_difference
-from headwork.lab.verdict import Verdict, about, at_least, same
-
-ROUNDING = 1e-12
+from headwork.lab.measuring import influence
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, outline, panels
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, at_least, exact, largest_difference, same, seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +52,7 @@ class Result:
     reach: Float[Tensor, "radius depth"]
     influence: Float[Tensor, "out_token token"]
     """One layer with content, the largest radius."""
-    changes_by_place: float
+    changes_by_position: float
     changes_by_content: float
 
     @property
@@ -123,7 +120,7 @@ def _reach(setup: Setup, x: Float[Tensor, "token d"], radius: int, depth: int) -
 
 
 def _change(weights: Float[Tensor, "query key"], radius: int) -> float:
-    """The largest difference of the kernels at two places, borders left out."""
+    """The largest difference of the kernels at two positions, borders left out."""
     inside = range(radius + 1, len(weights) - radius - 1)
     kernels = torch.stack([weights[i, i - radius : i + radius + 1] for i in inside])
     return (kernels.amax(0) - kernels.amin(0)).max().item()
@@ -138,21 +135,16 @@ def verdict(result: Result) -> Verdict:
     setup = result.setup
     return Verdict(
         checks=(
-            about(
-                "attention by shift in a window against the convolution",
-                0,
-                result.from_convolution.max().item(),
-                ROUNDING,
-            ),
+            exact("attention by shift in a window against the convolution", result.from_convolution.max().item()),
             same(
                 f"tokens that {setup.depths[-1]} layers of radius {setup.radii[-1]} reach",
                 2 * setup.radii[-1] * setup.depths[-1] + 1,
                 int(result.reach[-1, -1].item()),
             ),
-            about("error of 2rL + 1, all radii and depths", 0, largest_difference(result.reach, _reaches(setup)), 0.0),
+            exact("error of 2rL + 1, all radii and depths", largest_difference(result.reach, _reaches(setup)), 0.0),
             same("pairs outside of the window with influence", 0, int((result.influence[~result.allowed] > 0).sum())),
-            about("change of the kernel from place to place, by shift", 0, result.changes_by_place, ROUNDING),
-            at_least("change of the kernel from place to place, with content", 0.1, result.changes_by_content),
+            exact("change of the kernel from position to position, by shift", result.changes_by_position),
+            at_least("change of the kernel from position to position, with content", 0.1, result.changes_by_content),
         ),
         why="The mask limits the sum to the window before the weights are made to sum to 1.",
     )

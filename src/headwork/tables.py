@@ -1,4 +1,4 @@
-"""Tables of words and numbers, for a page and for a terminal."""
+"""Tables of words and numbers, as HTML, as Markdown and as text for a terminal."""
 
 import math
 from dataclasses import dataclass
@@ -72,6 +72,17 @@ class Table:
             "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths, strict=True)).rstrip()
             for line in lines
         )
+
+    def markdown(self) -> str:
+        """The table as Markdown.
+
+        >>> print(Table(("run", "|w|"), (("a|b", 0.5),)).markdown())
+        | run | \\|w\\| |
+        | --- | --- |
+        | a\\|b | 0.5 |
+        """
+        lines = [tuple(show(cell).replace("|", r"\|") for cell in line) for line in (self.columns, *self.rows)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], ["---"] * len(self.columns), *lines[1:]))
 
     def _columns(self) -> list[tuple[str, bool]]:
         """The name of each column, and whether it is of numbers, which stand on the right."""
