@@ -6,11 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
+from headwork.figures import Figure, Picture, figure_to_svg
 from headwork.reports import pictures
 from headwork.reports.page import Facts, Page
-from headwork.reports.pictures import Picture, draw_lines
 from headwork.reports.tables import Table, show
 
 from .reading import read_page
@@ -102,13 +101,13 @@ def test_a_figure_stays_as_it_was_first_drawn():
     left.set_title("a title")
     left.legend()
     right.imshow([[0, 1], [2, 3]], interpolation="none")
-    assert draw_lines(figure, "x") == draw_lines(figure, "x")
+    assert figure_to_svg(figure, "x") == figure_to_svg(figure, "x")
 
 
 def test_black_follows_the_page_and_other_colours_stay():
     figure = some_figure()
     figure.axes[0].plot([3, 2, 1], color="#123456")
-    svg = draw_lines(figure, "one")
+    svg = figure_to_svg(figure, "one")
     assert "#000000" not in svg
     assert "stroke: currentColor" in svg
     assert "#123456" in svg
@@ -122,7 +121,7 @@ def photographs():
 
 
 def test_large_drawings_become_pixels(monkeypatch):
-    assert "<svg" in photographs().html("x")
+    assert "<svg" in pictures.embed_picture(photographs(), "x")
     monkeypatch.setattr(pictures, "LARGEST_SVG", 100_000)
     page = Page("x")
     page.add("", photographs())
@@ -132,9 +131,9 @@ def test_large_drawings_become_pixels(monkeypatch):
     assert image["alt"] == "<noise>"
     assert not reader.named("svg")
     torch.manual_seed(3)
-    first = photographs().html("x")
+    first = pictures.embed_picture(photographs(), "x")
     torch.manual_seed(3)
-    assert photographs().html("x") == first
+    assert pictures.embed_picture(photographs(), "x") == first
 
 
 def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):

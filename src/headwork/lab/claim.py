@@ -8,10 +8,9 @@ from functools import wraps
 from typing import Generic, TypeVar, get_args, get_type_hints
 
 import torch
-from matplotlib.figure import Figure
 
 from headwork.checks import nearest
-from headwork.inspection.style import plot_style
+from headwork.figures import Figure, plot_style
 from headwork.lab import wording
 from headwork.lab.documents import Document, cite
 from headwork.lab.measuring import on_one_core

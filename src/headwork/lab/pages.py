@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-from headwork.inspection.style import plot_style
+from headwork.figures import plot_style
 from headwork.lab.claim import Finding
 from headwork.lab.documents import DOCUMENTS, TITLES
 from headwork.lab.verdict import Check

@@ -8,8 +8,9 @@ import torch
 from PIL import Image, ImageChops
 from torch import nn
 
+from headwork.figures import animate_centres, centres, draw_centres
 from headwork.functional.gaussian import full_precision
-from headwork.inspection import animate_centres, centre_figures, draw_centres, snapshot_centres
+from headwork.inspection import snapshot_centres
 from headwork.layers import GaussianAttention
 
 
@@ -63,7 +64,7 @@ def test_a_snapshot_is_drawn_as_the_model_is():
     assert [p.center for p in of_model.patches] == [p.center for p in of_snapshot.patches]
 
 
-def test_a_line_leads_through_the_earlier_places():
+def test_a_line_leads_through_the_earlier_centres():
     layer = heads()
     with torch.no_grad():
         layer.centre.sub_(5)
@@ -81,10 +82,10 @@ def test_a_line_leads_through_the_earlier_places():
 
 
 def test_many_layers_stand_in_rows(tmp_path):
-    figure = draw_centres(nn.ModuleList(GaussianAttention(2, 1) for _ in range(centre_figures.MOST_ACROSS + 1)))
+    figure = draw_centres(nn.ModuleList(GaussianAttention(2, 1) for _ in range(centres.MOST_ACROSS + 1)))
     figure.savefig(tmp_path / "many.png")
     titles = [ax.get_title() for ax in figure.axes if ax.axison]
-    assert titles == [str(i) for i in range(centre_figures.MOST_ACROSS + 1)]
+    assert titles == [str(i) for i in range(centres.MOST_ACROSS + 1)]
 
 
 def test_the_animation_has_a_frame_for_each_epoch_and_its_panels_stand_still(tmp_path):
@@ -104,8 +105,8 @@ def test_the_animation_has_a_frame_for_each_epoch_and_its_panels_stand_still(tmp
 
 
 def test_every_frame_shows_the_way_so_far(tmp_path, monkeypatch):
-    lengths, draw = [], centre_figures._draw_layer
-    monkeypatch.setattr(centre_figures, "_draw_layer", lambda ax, way: (lengths.append(len(way)), draw(ax, way)))
+    lengths, draw = [], centres._draw_layer
+    monkeypatch.setattr(centres, "_draw_layer", lambda ax, way: (lengths.append(len(way)), draw(ax, way)))
     animate_centres(moved(heads(), 4), tmp_path / "centres.gif")
     assert lengths[-4:] == [1, 2, 3, 4]
 

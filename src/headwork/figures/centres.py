@@ -1,4 +1,4 @@
-"""Drawings of where Gaussian heads look, now and on their way through a run."""
+"""The centres of Gaussian heads, now and over the steps of a run."""
 
 import math
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
+from headwork.figures.style import plot_style
 from headwork.functional.gaussian import full_precision
 from headwork.inspection.centres import Places, Snapshot, snapshot_centres
-from headwork.inspection.style import plot_style
 
 MOST_ACROSS = 6
 """So many layers stand beside each other before the next row begins."""
