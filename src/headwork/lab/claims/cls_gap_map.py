@@ -24,7 +24,6 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -32,8 +31,8 @@ from headwork import choices
 from headwork.data import Digits, load_data
 from headwork.data.batches import ImageBatch
 from headwork.data.examples import Examples
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, about, at_least, at_most, same
 from headwork.models import VisionTransformer, VisionTransformerConfig
 

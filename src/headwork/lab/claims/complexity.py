@@ -23,13 +23,12 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from headwork.figures import MEASURED, PREDICTED, Figure, panels
 from headwork.functional import fused_attention, scaled_dot_product_attention
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.measuring import best_times
 from headwork.lab.verdict import Verdict, about, same
 

@@ -23,14 +23,13 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.functional import gaussian_attention, gaussian_attention_by_table, scaled_dot_product_attention
 from headwork.inspection import cost
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.measuring import best_times, largest_difference
 from headwork.lab.verdict import Verdict, about, at_most, same
 from headwork.layers import GaussianAttention, MultiHeadAttention, RelativePositionalEmbedding

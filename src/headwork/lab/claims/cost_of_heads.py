@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from matplotlib.figure import Figure
 
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.inspection import cost, record
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, same
 from headwork.layers import MultiHeadAttention
 

@@ -17,13 +17,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from headwork.figures import Figure, outline, panels
 from headwork.functional import attention_scores
 from headwork.inspection import record
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import outline, panels
 from headwork.lab.measuring import influence, largest_difference
 from headwork.lab.verdict import Verdict, about, same
 from headwork.layers import MultiHeadAttention

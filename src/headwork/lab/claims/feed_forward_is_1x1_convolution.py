@@ -16,11 +16,10 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, outline, panels
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, outline, panels
 from headwork.lab.measuring import influence, largest_difference
 from headwork.lab.verdict import Verdict, about, same
 from headwork.layers import FeedForward

@@ -19,11 +19,10 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from headwork.figures import MEASURED, PREDICTED, Figure, panels
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about, at_least
 from headwork.layers import MultiHeadAttention

@@ -19,13 +19,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from headwork.figures import MARKERS, MEASURED, Figure, panels
 from headwork.functional import softargmax
 from headwork.inspection import record
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about
 from headwork.layers import MultiHeadAttention

@@ -20,13 +20,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from headwork.figures import MEASURED, PREDICTED, Figure, panels
 from headwork.functional import scaled_dot_product_attention
 from headwork.inspection import record
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about
 from headwork.layers import MultiHeadAttention

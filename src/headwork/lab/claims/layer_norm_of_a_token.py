@@ -19,12 +19,11 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from headwork.figures import MEASURED, PREDICTED, Figure, panels
 from headwork.functional import batch_norm, layer_norm
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.measuring import influence, largest_difference
 from headwork.lab.verdict import Verdict, about, same
 

@@ -20,14 +20,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Axes, Figure, panels
 from headwork.functional import rms_norm
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, about, at_most
 from headwork.layers import LayerNorm
 

@@ -19,15 +19,14 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from headwork import choices
 from headwork.data import Digits, load_data
 from headwork.data.batches import ImageBatch
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, at_least, at_most
 from headwork.models import VisionTransformer, VisionTransformerConfig
 

@@ -23,13 +23,12 @@ import numpy as np
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from numpy import ndarray
 from torch import Tensor
 
+from headwork.figures import MEASURED, PREDICTED, Figure, panels
 from headwork.functional import scaled_dot_product_attention
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, about, same
 from headwork.layers import MultiHeadAttention
 

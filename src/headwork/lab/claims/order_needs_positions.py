@@ -16,12 +16,11 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork import choices
+from headwork.figures import MEASURED, PREDICTED, Figure, panels
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about, at_least
 from headwork.models import Decoder, DecoderConfig, Encoder, EncoderConfig

@@ -12,11 +12,10 @@ the heads cancel: $4d^2 + d$, however many there are.
 
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
 from torch import nn
 
+from headwork.figures import MEASURED, PREDICTED, Figure, panels
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, same
 from headwork.layers import MultiHeadAttention
 

@@ -20,13 +20,12 @@ from typing import Literal
 import torch
 from einops import einsum
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
+from headwork.figures import MEASURED, PREDICTED, Figure, outline, panels
 from headwork.functional import attention_weights, scaled_dot_product_attention
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, outline, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about, same
 

@@ -18,13 +18,11 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Axes, Figure, panels
 from headwork.functional import scaled_dot_product_attention
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.measuring import influence
 from headwork.lab.verdict import Verdict, at_most, same
 

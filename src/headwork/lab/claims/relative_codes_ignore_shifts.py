@@ -16,13 +16,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork import choices
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.functional import sinusoidal_positions
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about, at_least
 from headwork.layers import EncoderLayer

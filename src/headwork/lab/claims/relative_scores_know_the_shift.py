@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from einops import rearrange
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.functional import (
     absolute_scores,
     gaussian_vectors,
@@ -34,7 +34,6 @@ from headwork.functional import (
     sinusoidal_positions_2d,
 )
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about, at_least
 

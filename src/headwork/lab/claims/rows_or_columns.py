@@ -23,13 +23,11 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from headwork.figures import Axes, Figure, outline, panels
 from headwork.functional import batch_norm, layer_norm, rms_norm
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import outline, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about, same
 from headwork.layers import LayerNorm

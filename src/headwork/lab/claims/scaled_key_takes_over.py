@@ -16,13 +16,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwork import masks
+from headwork.figures import MEASURED, PREDICTED, PRINTED, Figure, panels
 from headwork.functional import attention_scores, attention_weights, scaled_dot_product_attention
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, PRINTED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about
 

@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from matplotlib.figure import Figure
 
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.inspection.tracing import trace
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, same
 from headwork.layers import MultiHeadAttention
 

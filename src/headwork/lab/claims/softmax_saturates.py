@@ -23,12 +23,11 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from headwork.figures import MEASURED, PREDICTED, Figure, panels
 from headwork.functional import attention_scores, softargmax
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about, at_most
 

@@ -16,12 +16,11 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, outline, panels
 from headwork.inspection import record
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, outline, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about, same
 from headwork.layers import MultiHeadAttention, SplitHeadAttention

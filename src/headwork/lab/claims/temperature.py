@@ -20,12 +20,11 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.functional import attention_scores, scaled_dot_product_attention, softargmax
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about
 

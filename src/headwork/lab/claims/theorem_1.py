@@ -25,13 +25,12 @@ from typing import Literal
 import torch
 from einops import einsum, rearrange
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
+from headwork.figures import MEASURED, PREDICTED, Figure, panels
 from headwork.functional import gaussian_attention
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about, at_most
 

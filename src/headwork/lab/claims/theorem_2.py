@@ -21,12 +21,11 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from headwork.figures import MEASURED, PREDICTED, Figure, panels
 from headwork.functional import grid_shifts
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about
 from headwork.layers import RelativePositionalEmbedding

@@ -26,13 +26,11 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from headwork.figures import MEASURED, PREDICTED, Axes, Figure, panels
 from headwork.functional import attention_scores, attention_weights, scaled_dot_product_attention
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, about, same
 
 Between = Literal["tokens", "features"]

@@ -20,13 +20,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
+from headwork.figures import MEASURED, PREDICTED, Figure, panels
 from headwork.functional import gelu, gelu_tanh
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, panels
 from headwork.lab.measuring import largest_difference
 from headwork.lab.verdict import Verdict, about
 

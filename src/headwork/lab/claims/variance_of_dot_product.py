@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from headwork.figures import MEASURED, PREDICTED, PRINTED, Figure, panels
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, PRINTED, panels
 from headwork.lab.verdict import Verdict, about
 
 STANDARD_ERRORS = 5

@@ -19,16 +19,15 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwork import choices
 from headwork.data import Digits, load_data
 from headwork.data.image_examples import ImageExamples, move_images
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.functional import image_from_patches, patches_from_image
 from headwork.lab.claim import Claim, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, about, at_least
 from headwork.layers import LearnedGrid
 from headwork.models import VisionTransformer, VisionTransformerConfig

@@ -20,12 +20,11 @@ from typing import Literal
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
+from headwork.figures import MEASURED, PREDICTED, PRINTED, Figure, panels
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MEASURED, PREDICTED, PRINTED, panels
 from headwork.lab.verdict import Verdict, about
 from headwork.layers import GaussianAttention
 

@@ -18,14 +18,13 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwork import masks
+from headwork.figures import MARKERS, MEASURED, PREDICTED, Figure, outline, panels
 from headwork.functional import attention_weights, distance
 from headwork.lab.claim import Claim, Erratum, Experiment, seeded
-from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, outline, panels
 from headwork.lab.measuring import influence, largest_difference
 from headwork.lab.verdict import Verdict, about, at_least, same
 
