@@ -16,7 +16,7 @@ def draw_absolute_codes(table: Tensor, n_shown: int = 5) -> Figure:
     lowest = min((unit[:1, :1] * unit).sum(-1).min().item(), 0.9)
     positions = torch.linspace(0, n_rows * n_columns - 1, n_shown).round().int().tolist()
     with plot_style():
-        figure = Figure(figsize=(1.9 * n_shown, 2.3), layout="constrained")
+        figure = Figure(figsize=(1.9 * n_shown, 2.0), layout="constrained")
         for ax, position in zip(figure.subplots(1, n_shown, squeeze=False)[0], positions, strict=True):
             row, column = divmod(position, n_columns)
             image = ax.imshow((unit @ unit[row, column]).numpy(), cmap="viridis", vmin=lowest, vmax=1)
@@ -50,6 +50,11 @@ def draw_gaussian_limit(centre: tuple[int, int] = (0, 1), grid: tuple[int, int] 
                     label="the target shift" if hit else "all other shifts" if row == column == 0 else None,
                 )
         ax.axhline(1 / (grid[0] * grid[1]), color="black", linestyle=":", linewidth=0.8, label="the mean (alpha = 0)")
-        ax.set(xscale="log", xlabel="alpha", ylabel="weight", title=f"a head that looks {centre} away")
+        ax.set(
+            xscale="log",
+            xlabel="alpha",
+            ylabel="weight",
+            title=f"the weights of a Gaussian head with its centre at {centre}",
+        )
         ax.legend(frameon=False)
     return figure

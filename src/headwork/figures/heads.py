@@ -53,7 +53,7 @@ def draw_position_heads(layer: PositionAttention, grid: tuple[int, int]) -> Figu
                 continue
             draw_position_head(ax, seen[head], middle)
             ax.set(title=f"head {head}", xticks=[], yticks=[])
-        figure.supxlabel("x: the query; solid: 50 %, dashed: 90 % of the weight")
+        figure.supxlabel("x: the query; solid: 50 %, dashed: 90 % of the attention weight", fontsize=8)
     return figure
 
 

@@ -1,7 +1,7 @@
 """One figure of what happens inside a model: the input, the trace, the attention of each head, and the cost."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -75,7 +75,9 @@ def _view(model: nn.Module, inputs: tuple[Tensor, ...]) -> _View | None:
     if not every:
         return None
     view = _over_image(model, inputs[0][0], every) if _has_grid(model) else _between_tokens(model, inputs, every)
-    return _View(view.layers, view.draw, f"{view.caption}\n{what_is_left_out(view.layers, every)}", view.most_heads)
+    return _View(
+        view.layers, view.draw, f"{view.caption}\n{what_is_left_out(view.layers, every)}".strip(), view.most_heads
+    )
 
 
 def _over_image(model: nn.Module, image: Tensor, every: list[str]) -> _View:

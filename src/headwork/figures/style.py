@@ -57,7 +57,7 @@ def figure_to_svg(figure: Figure, name: str) -> str:
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     svg = io.StringIO()
     with same_every_time, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's browser has more letters than matplotlib
+        warnings.filterwarnings("ignore", "Glyph .* missing")
         freeze_layout(figure)
         figure.savefig(svg, format="svg", transparent=True, metadata=nothing)
     drawing = svg.getvalue()
@@ -78,9 +78,13 @@ def figure_to_webp(figure: Figure) -> str:
 
 
 def freeze_layout(figure: Figure) -> None:
-    """Lay the figure out once: matplotlib would move its parts a little at every drawing."""
+    """Lay the figure out once and for all: matplotlib moves its parts a little at every drawing.
+
+    Of panels with a fixed aspect the first layout is too large for the figure, the second is right.
+    """
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's browser has more letters than matplotlib
+        figure.draw_without_rendering()
         figure.draw_without_rendering()
     figure.set_layout_engine("none")
 
