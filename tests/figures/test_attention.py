@@ -199,7 +199,7 @@ def test_what_is_left_out_is_said():
     assert len(panels(picture.figure)) == 4 * 6
     assert drawn(panels(picture.figure)[0]).shape == (24, 24)
     assert [ax.get_ylabel() for ax in picture.figure.axes if ax.get_ylabel()] == [f"layer {i}" for i in (0, 1, 5, 6)]
-    assert "Of 7 layers the first and the last 2 are drawn." in picture.caption
+    assert "Of 7 attention layers the first and the last 2 are drawn." in picture.caption
     assert "Of 9 heads the first 6 are drawn." in picture.caption
     assert "Of 29 tokens the first 24 are drawn." in picture.caption
 

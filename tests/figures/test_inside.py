@@ -57,7 +57,7 @@ def test_only_some_layers_are_drawn_and_the_caption_says_so():
     figure = draw_inside(image_encoder(HEADS["shift"], n_layers=6), torch.rand(1, 1, 6, 10), title="six")
     assert len(pictures(figure)) == 4 * 3
     assert figure.get_suptitle() == "six"
-    assert "Of 6 layers the first and the last 2 are drawn." in figure.subfigs[1].get_supxlabel()
+    assert "Of 6 attention layers the first and the last 2 are drawn." in figure.subfigs[1].get_supxlabel()
     assert [ax.get_ylabel() for ax in figure.subfigs[1].axes if ax.get_ylabel()] == [f"layer {i}" for i in (0, 1, 4, 5)]
 
 

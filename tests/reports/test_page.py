@@ -1,6 +1,7 @@
 """A page is whole, needs nothing from outside, takes no markup from text, and is the same every time."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from headwork.figures import Figure, Picture, figure_to_svg
 from headwork.reports import pictures
-from headwork.reports.page import Facts, Page
+from headwork.reports.page import STYLE, Facts, Page
 from headwork.reports.tables import Table, show
 
 from .reading import read_page
@@ -157,6 +158,16 @@ def fail_halfway(path, data):
 def test_letters_that_cannot_be_encoded_do_not_stop_the_page(tmp_path):
     Page("\ud800").write(tmp_path / "x.html")
     read_page((tmp_path / "x.html").read_text(encoding="utf-8"))
+
+
+def test_narrow_screens_shrink_figures_and_keep_words_whole():
+    rules = STYLE.read_text(encoding="utf-8")
+    (of_figures,) = re.findall(r"^figure svg, figure img \{(.*)\}", rules, flags=re.MULTILINE)
+    assert "max-width: 100%" in of_figures
+    assert "min-width" not in of_figures
+    for heading in ("h1", "h2", r"\.headline"):
+        (rule,) = re.findall(rf"^{heading} \{{(.*)\}}", rules, flags=re.MULTILINE)
+        assert "overflow-wrap: break-word" in rule
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

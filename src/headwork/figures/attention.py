@@ -31,8 +31,6 @@ N_TOKENS_DRAWN = 24
 PALE = 0.35
 """How much of the image's contrast is left under the maps."""
 
-SQUARE_ROOT = "The colour scales with the square root of the weight, from 0 (none) to 1 (full)."
-
 Layers = dict[str, Float[Tensor, "_ _ _"]]
 """For each layer: head x query x key, or head x row x column of the image."""
 
@@ -142,7 +140,8 @@ def draw_attention_between_tokens(
     figure = draw_tables(weights, queries, keys, causal=causal)
     rows = "a target token (query), each column a source token (key)" if is_pair else "a query, each column a key"
     hidden = "; later tokens, which the causal mask hides, are grey" if causal else ""
-    caption = f"Attention weights: each row is {rows}{hidden}. {SQUARE_ROOT} {what_is_left_out(weights, every)}".strip()
+    scale = "The colour scales with the square root of the weight, from 0 (none) to 1 (full)."
+    caption = f"Attention weights: each row is {rows}{hidden}. {scale} {what_is_left_out(weights, every)}".strip()
     if max(len(queries), len(keys)) > N_TOKENS_DRAWN:
         caption += f" Of {max(len(queries), len(keys))} tokens the first {N_TOKENS_DRAWN} are drawn."
     return Picture(figure, caption, f"Tables of attention weights, {_count(weights)}")
@@ -295,12 +294,16 @@ def label_layers(names: Sequence[str]) -> list[str]:
     >>> label_layers(["layers.3.attention", "pooling.attention"])
     ['layer 3', 'pooling']
     >>> label_layers(["encoder_layers.0.attention", "decoder_layers.0.cross_attention"])
-    ['encoder\\nlayer 0', 'decoder\\nlayer 0']
+    ['encoder 0', 'decoder 0\\ncross']
     """
     found = [re.search(r"(\w*?)_?layers\.(\d+)", name) for name in names]
-    several = len({number[1] for number in found if number}) > 1
+    if len({number[1] for number in found if number}) < 2:
+        return [
+            f"layer {number[2]}" if number else name.partition(".")[0]
+            for number, name in zip(found, names, strict=True)
+        ]
     return [
-        (f"{number[1]}\n" if several else "") + f"layer {number[2]}" if number else name.partition(".")[0]
+        (f"{number[1]} {number[2]}" if number else name) + "\ncross" * name.endswith("cross_attention")
         for number, name in zip(found, names, strict=True)
     ]
 
@@ -309,7 +312,7 @@ def what_is_left_out(layers: Layers, every: Sequence[str]) -> str:
     n_heads = max(map(len, layers.values()))
     words = []
     if len(every) > N_LAYERS_DRAWN:
-        words.append(f"Of {len(every)} layers the first and the last {N_LAYERS_DRAWN // 2} are drawn.")
+        words.append(f"Of {len(every)} attention layers the first and the last {N_LAYERS_DRAWN // 2} are drawn.")
     if n_heads > N_HEADS_DRAWN:
         words.append(f"Of {n_heads} heads the first {N_HEADS_DRAWN} are drawn.")
     return " ".join(words)

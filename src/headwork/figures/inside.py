@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from headwork.figures.attention import (
     N_HEADS_DRAWN,
-    SQUARE_ROOT,
     Layers,
     choose_layers,
     draw_table,
@@ -75,9 +74,7 @@ def _view(model: nn.Module, inputs: tuple[Tensor, ...]) -> _View | None:
     if not every:
         return None
     view = _over_image(model, inputs[0][0], every) if _has_grid(model) else _between_tokens(model, inputs, every)
-    return _View(
-        view.layers, view.draw, f"{view.caption}\n{what_is_left_out(view.layers, every)}".strip(), view.most_heads
-    )
+    return replace(view, caption=f"{view.caption}\n{what_is_left_out(view.layers, every)}".strip())
 
 
 def _over_image(model: nn.Module, image: Tensor, every: list[str]) -> _View:
@@ -93,7 +90,7 @@ def _over_image(model: nn.Module, image: Tensor, every: list[str]) -> _View:
 def _between_tokens(model: nn.Module, inputs: tuple[Tensor, ...], every: list[str]) -> _View:
     layers = attention_weights_of(model, choose_layers(every), *inputs)
     causal = is_causal(layers) and len(inputs) == 1
-    caption = f"attention weights of each query (row) on each key (column)\n{SQUARE_ROOT}"
+    caption = "attention weights of each query (row) on each key (column); colour: square root of the weight"
     return _View(layers, lambda ax, weights: draw_table(ax, weights, causal), caption)
 
 
