@@ -75,7 +75,7 @@ def report_run(
         label_smoothing=run.config.training.label_smoothing,
         classification=classify(run, data, evaluation),
         samples=tuple(generate_samples(run, model, data.test)),
-        pictures=tuple((HEADING, picture) for picture in draw_first(run, model, data.test)),
+        pictures=tuple((HEADING, picture) for picture in attention_pictures(run, model, data.test)),
     )
     write_report(report, run.folder / REPORT)
     return run.folder / REPORT
@@ -129,7 +129,7 @@ def _in_words(name: str) -> str:
 def classify(run: Run, data: Dataset, evaluation: Evaluation) -> Classification | None:
     """The test predictions, if they are probabilities of labels; what a mistake looks like is in the data."""
     labels, predictions, targets = getattr(run.task, "labels", None), evaluation.predictions, evaluation.targets
-    if labels is None or predictions is None or targets is None or targets.is_floating_point():
+    if labels is None or predictions is None or targets is None or targets.ndim != 1:  # 2: several labels at once
         return None
 
     def show_mistakes(mistakes: Sequence[Mistake]) -> Part:
@@ -178,7 +178,7 @@ def _translations(model: EncoderDecoder, tokenizer: Tokenizer, batch: Any) -> Ta
     return Table(("source", "true", "predicted", ""), rows, "Test examples, translated greedily.")
 
 
-def draw_first(run: Run, model: nn.Module, examples: Examples) -> Iterator[Picture]:
+def attention_pictures(run: Run, model: nn.Module, examples: Examples) -> Iterator[Picture]:
     """The attention of the model on the first examples."""
     batch = on_device(examples.batch(range(min(N_EXAMPLES, len(examples)))), next(model.parameters()).device)
     tokenizer = run.tokenizer

@@ -9,7 +9,7 @@ from torch import nn
 from headwork.data import Dataset, Examples
 from headwork.figures import animate_centres, log_heads
 from headwork.inspection.centres import Snapshot, snapshot_centres
-from headwork.reports.of_run import draw_first
+from headwork.reports.of_run import attention_pictures
 from headwork.training.data_order import Plan
 from headwork.training.log import Watcher
 from headwork.training.run import Run
@@ -53,7 +53,7 @@ class WatchAttention:
         self.seen += 1
         if self.seen % self.every or snapshot_centres(model):
             return
-        picture = next(draw_first(self.run, model, self.examples), None)
+        picture = next(attention_pictures(self.run, model, self.examples), None)
         if picture is not None:
             writer.add_figure("attention", picture.figure, step)
 
