@@ -3,15 +3,21 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import matplotlib as mpl
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 import headwork as hw
 from headwork import functional as fn
 from headwork import masks
-from headwork.inspection import animate_centres, draw_centres, draw_heads, draw_inside, verify_limit
+from headwork.figures import (
+    Figure,
+    animate_centres,
+    draw_centres,
+    draw_gaussian_limit,
+    draw_inside,
+    draw_position_heads,
+    plot_style,
+)
 from headwork.recipes import find_recipe
 from headwork.reports.watching import make_watchers, read_places
 from headwork.training.display import Lines
@@ -40,7 +46,7 @@ def draw_masks() -> Figure:
 
 
 def draw_positions() -> Figure:
-    """What each position code gives a model to tell places apart."""
+    """What each position code gives a model to tell positions apart."""
     panels: list[tuple[str, Tensor, str, str]] = [
         ("sinusoidal_positions(64, 32)", fn.sinusoidal_positions(64, 32).T, "token", "d_model"),
         (
@@ -50,7 +56,7 @@ def draw_positions() -> Figure:
             "query",
         ),
         ("the same in two dimensions,\nfrom the centre of 9 x 9", from_the_centre(), "column", "row"),
-        ("rotary: the product of two equal\nvectors, turned", rotary_product(), "key", "query"),
+        ("rotary: the product of two equal\nvectors, rotated", rotary_product(), "key", "query"),
         ("alibi_bias, head 0 of 4", fn.alibi_bias(4, 64, 64)[0], "key", "query"),
         ("t5_buckets, both ways", fn.t5_buckets(64, 64).float(), "key", "query"),
     ]
@@ -72,8 +78,8 @@ def from_the_centre() -> Tensor:
 
 
 def rotary_product() -> Tensor:
-    turned = fn.rotate(torch.ones(64, 32), fn.rotary_angles(torch.arange(64), 32))
-    return turned @ turned.T / 32
+    rotated = fn.rotate(torch.ones(64, 32), fn.rotary_angles(torch.arange(64), 32))
+    return rotated @ rotated.T / 32
 
 
 def draw_temperature() -> Figure:
@@ -90,15 +96,15 @@ def draw_temperature() -> Figure:
 
 
 def main() -> None:
-    with mpl.rc_context({"font.size": 8, "axes.titlesize": 8, "figure.dpi": 140}):
+    with plot_style():
         draw_masks().savefig(HERE / "masks.png")
         draw_positions().savefig(HERE / "positions.png")
         draw_temperature().savefig(HERE / "temperature.png")
     torch.manual_seed(0)
     layer = hw.layers.GaussianAttention(d_model=8, n_heads=10, precision="diagonal")
     layer.place_heads(2 * torch.randn(10, 2), 0.05 + torch.rand(10, 2))
-    draw_heads(layer, (13, 15)).savefig(HERE / "heads.png")
-    verify_limit().savefig(HERE / "limit.png")
+    draw_position_heads(layer, (13, 15)).savefig(HERE / "heads.png")
+    draw_gaussian_limit().savefig(HERE / "limit.png")
     with TemporaryDirectory() as folder:
         trained = train_recipe("digits-vit", Path(folder))
         draw_inside(hw.load(trained), hw.data.sample_digit(0), title="digits-vit").savefig(HERE / "inside.png")
@@ -108,7 +114,7 @@ def main() -> None:
 
 
 def train_recipe(name: str, folder: Path) -> Path:
-    """A run of the recipe in a folder, its places watched."""
+    """A run of the recipe in a folder, its centres watched."""
     config = find_recipe(name)
     run = hw.training.new_run(config, folder / name)
     hw.training.train(run, Lines(), watchers=make_watchers(run, run.load_data()))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headwork import choices as choices
     from headwork import convert as convert
     from headwork import data as data
+    from headwork import figures as figures
     from headwork import functional as functional
     from headwork import generation as generation
     from headwork import inspection as inspection
@@ -38,6 +39,7 @@ _ROOMS = (
     "choices",
     "convert",
     "data",
+    "figures",
     "functional",
     "generation",
     "inspection",

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 
+from headwork.figures import Figure
 from headwork.lab import find
 from headwork.lab.claim import LARGEST_SIZE, Claim, Experiment, seeded
 from headwork.lab.verdict import Verdict, about

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from headwork import masks
+from headwork.figures.panels import outline, panels
 from headwork.functional import scaled_dot_product_attention
-from headwork.lab.drawing import outline, panels
 from headwork.lab.measuring import (
     best_times,
     exists,

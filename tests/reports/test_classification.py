@@ -1,125 +1,23 @@
-"""Counts are scikit-learn's, mistakes are mistakes, worst first, and labels from outside stay text."""
+"""Mistakes in words: texts from outside stay text, and what does not fit is named."""
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sklearn.metrics import confusion_matrix
 
-from headwork.reports.classification import (
-    Classification,
-    count_confusions,
-    draw_confusion,
-    draw_worst_images,
-    list_worst_texts,
-    worst_mistakes,
-)
-from headwork.reports.pictures import draw_lines
+from headwork.figures import Mistake
+from headwork.reports.classification import Classification, list_texts
 
 LABELS = tuple("abcde")
 
 
-def some_result(n=41, labels=LABELS, **examples):
+def some_result(n=41):
     return Classification(
-        probabilities=torch.randn(n, len(labels)).softmax(1),
-        truth=torch.randint(len(labels), (n,)),
-        labels=labels,
-        **examples,
+        probabilities=torch.randn(n, len(LABELS)).softmax(1), truth=torch.randint(len(LABELS), (n,)), labels=LABELS
     )
-
-
-def written(ax):
-    """The numbers in the cells, as (row, column): count."""
-    return {
-        (round(t.get_position()[1]), round(t.get_position()[0])): int(t.get_text().replace(",", "")) for t in ax.texts
-    }
-
-
-@pytest.mark.parametrize("n_classes", [2, 3, 11, 20])
-def test_the_counts_in_the_cells_are_scikit_learns(n_classes, tmp_path):
-    truth, predicted = torch.randint(n_classes, (97,)), torch.randint(n_classes, (97,))
-    figure = draw_confusion(truth, predicted, [f"class {i}" for i in range(n_classes)])
-    figure.savefig(tmp_path / "confusion.png")
-    expected = confusion_matrix(truth.numpy(), predicted.numpy(), labels=range(n_classes))
-    assert written(figure.axes[0]) == {
-        (i, j): expected[i, j] for i in range(n_classes) for j in range(n_classes) if expected[i, j]
-    }
-    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("said", "true")
-
-
-def test_colours_are_shares_of_the_row_right_and_wrong_apart():
-    figure = draw_confusion(torch.tensor([0, 0, 0, 0, 1]), torch.tensor([0, 0, 0, 1, 1]), ["cat", "dog"])
-    right, wrong = (image.get_array().data for image in figure.axes[0].images)
-    np.testing.assert_allclose(right, [[0.75, 0], [0, 1]])
-    np.testing.assert_allclose(wrong, [[0, 0.25], [0, 0]])
-
-
-def test_a_class_that_never_occurs_has_its_row():
-    counts = count_confusions(torch.tensor([0, 2]), torch.tensor([2, 2]), ["a", "b", "c"])
-    assert counts.tolist() == [[0, 0, 1], [0, 0, 0], [0, 0, 1]]
-
-
-def test_too_many_classes_for_numbers_are_drawn_without():
-    truth = torch.arange(31)
-    assert not draw_confusion(truth, truth, [str(i) for i in range(31)]).axes[0].texts
-
-
-def test_labels_are_shown_as_they_are():
-    labels = ["$x_1$", "_hidden", "<b>", "a label that is much too long for an axis", "two\nlines"]
-    truth = torch.arange(5)
-    svg = draw_lines(draw_confusion(truth, truth, labels), "x")
-    for label in ("$x_1$", "_hidden", "&lt;b&gt;", "a label that is…", "two lines"):
-        assert svg.count(f">{label}<") == 2, label
-
-
-@settings(max_examples=50, deadline=None)
-@given(n_examples=st.integers(1, 13), n_classes=st.integers(2, 5), n=st.integers(0, 7), seed=st.integers(0, 2**31))
-def test_the_worst_are_wrong_and_none_left_out_is_worse(n_examples, n_classes, n, seed):
-    generator = torch.Generator().manual_seed(seed)
-    probabilities = torch.randn(n_examples, n_classes, generator=generator).softmax(1)
-    truth = torch.randint(n_classes, (n_examples,), generator=generator)
-    chosen = worst_mistakes(probabilities, truth, n)
-    sure, said = probabilities.max(1)
-    assert (said[chosen] != truth[chosen]).all()
-    assert sure[chosen].tolist() == sorted(sure[said != truth].tolist(), reverse=True)[:n]
-    assert len(set(chosen.tolist())) == len(chosen)
-
-
-def test_worst_images_are_named_by_truth_answer_and_probability():
-    images = torch.rand(3, 1, 7, 5)
-    result = Classification(
-        probabilities=torch.tensor([[0.9, 0.1], [0.25, 0.75], [0.05, 0.95]]),
-        truth=torch.tensor([0, 0, 0]),
-        labels=("$c$", "dog"),
-        images=images,
-    )
-    figure = draw_worst_images(result)
-    assert ">true: $c$<" in draw_lines(figure, "x")
-    first, second = figure.axes
-    assert first.get_title(loc="left") == "true: $c$"
-    assert first.get_xlabel() == "said: dog (0.95)"
-    assert second.get_xlabel() == "said: dog (0.75)"
-    torch.testing.assert_close(torch.tensor(first.images[0].get_array().data), images[2, 0])
-
-
-@pytest.mark.parametrize("n_channels", [1, 2, 3])
-@pytest.mark.parametrize("n", [1, 7])
-def test_images_of_any_kind_are_drawn(n_channels, n, tmp_path):
-    result = some_result(images=torch.rand(41, n_channels, 6, 9))
-    figure = draw_worst_images(result, n)
-    figure.savefig(tmp_path / "worst.png")
-    assert len([ax for ax in figure.axes if ax.images]) == n
 
 
 def test_worst_texts_are_a_table():
-    result = Classification(
-        probabilities=torch.tensor([[0.9, 0.1], [0.25, 0.75], [0.05, 0.95]]),
-        truth=torch.tensor([0, 0, 0]),
-        labels=("good", "<bad>"),
-        texts=("right", "wrong", "<script>alert(1)</script>\nand " + "more " * 200),
-    )
-    table = list_worst_texts(result)
+    mistakes = [Mistake(2, "good", "<bad>", 0.95), Mistake(1, "good", "<bad>", 0.75)]
+    table = list_texts(mistakes, ["<script>alert(1)</script>\nand " + "more " * 200, "wrong"])
     assert [row[:3] for row in table.rows] == [("good", "<bad>", 0.95), ("good", "<bad>", 0.75)]
     assert table.rows[1][3] == "wrong"
     assert len(table.rows[0][3]) == 600
@@ -137,28 +35,14 @@ def test_accuracy():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: draw_confusion(torch.tensor([0]), torch.tensor([0, 1]), LABELS), "same examples, got 1 and 2"),
-        (lambda: draw_confusion(torch.tensor([5]), torch.tensor([0]), LABELS), "truth must name one of the 5 .* got 5"),
-        (lambda: draw_confusion(torch.tensor([0]), torch.tensor([-1]), LABELS), "predicted must name one .* got -1"),
-        (lambda: draw_confusion(torch.tensor([]).long(), torch.tensor([]).long(), LABELS), "at least one example"),
-        (
-            lambda: worst_mistakes(torch.tensor([[torch.nan, 1.0]]), torch.tensor([0]), 3),
-            "probabilities must be finite",
-        ),
-        (lambda: draw_worst_images(some_result()), "result must hold images, got none"),
-        (lambda: list_worst_texts(some_result()), "result must hold texts, got none"),
-        (lambda: some_result(texts=("one",)), "texts must be one for each of 41 examples, got 1"),
+        (lambda: list_texts([Mistake(0, "a", "b", 0.5)], []), "zip"),
         (
             lambda: Classification(probabilities=torch.ones(2, 3), truth=torch.tensor([0, 1]), labels=("a", "b")),
             r"probabilities must have the axes \(example, class\) = \(2, 2\), got \(2, 3\)",
         ),
         (
-            lambda: draw_worst_images(
-                Classification(
-                    probabilities=torch.eye(2), truth=torch.arange(2), labels=("a", "b"), images=torch.rand(2, 1, 3, 3)
-                )
-            ),
-            "at least one mistake, got none",
+            lambda: Classification(probabilities=torch.ones(1, 2), truth=torch.tensor([2]), labels=("a", "b")),
+            "truth must name one of the 2 labels",
         ),
     ],
 )

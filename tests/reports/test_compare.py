@@ -6,9 +6,9 @@ from html import escape
 
 import pytest
 
-from headwork.reports.compare import compare
-from headwork.reports.curves import Row
-from headwork.reports.pictures import draw_lines
+from headwork.figures import figure_to_svg
+from headwork.metric import LOSS, Metric, MetricRow
+from headwork.reports.compare import compare, metric_names
 
 from .reading import read_page
 
@@ -17,16 +17,16 @@ def run(n_epochs, name="accuracy", start=0.5, test=True):
     rows = []
     for epoch in range(1, n_epochs + 1):
         value = start + 0.1 * min(epoch, 3) - 0.01 * max(epoch - 3, 0)
-        rows.append(Row(7 * epoch, epoch, "train", 1 / epoch, 2.0 * epoch, {name: value + 0.05}))
-        rows.append(Row(7 * epoch, epoch, "valid", 1.5 / epoch, 2.0 * epoch + 0.5, {name: value}))
+        rows.append(MetricRow(7 * epoch, epoch, "train", {"loss": 1 / epoch, name: value + 0.05}, 2.0 * epoch))
+        rows.append(MetricRow(7 * epoch, epoch, "valid", {"loss": 1.5 / epoch, name: value}, 2.0 * epoch + 0.5))
     if test:
-        rows.append(Row(7 * n_epochs, n_epochs, "test", 0.875, 2.0 * n_epochs + 1, {name: 0.625}))
+        rows.append(MetricRow(7 * n_epochs, n_epochs, "test", {"loss": 0.875, name: 0.625}, 2.0 * n_epochs + 1))
     return rows
 
 
 def test_the_table_has_the_numbers():
     table = compare({"short": run(2), "long": run(5, test=False)}, "accuracy").table()
-    assert table.columns[3:5] == ("best valid accuracy", "at epoch")
+    assert table.columns[3:5] == ("best validation accuracy", "at epoch")
     assert table.rows[0] == ("short", 2, 14, pytest.approx(0.7), 2, 0.5, 0.75, 0.625, 5.0)
     assert table.rows[1] == ("long", 5, 35, pytest.approx(0.8), 3, 0.2, 0.3, None, 10.5)
 
@@ -50,38 +50,41 @@ def test_the_figure_has_the_curves(tmp_path):
 
 def test_every_run_is_named_whatever_its_name():
     names = ["_started with a line", "$10 and $20", "<b>", "plain"]
-    svg = draw_lines(compare({name: run(2) for name in names}).figure(), "x")
+    svg = figure_to_svg(compare({name: run(2) for name in names}).figure(), "x")
     for name in names:
         assert f">{escape(name)}<" in svg
 
 
 def test_the_metric_is_the_first_that_all_share():
-    both = [Row(1, 1, "valid", 0.5, 1.0, {"chrf": 30.0, "bleu": 20.0})]
-    assert compare({"a": both, "b": run(2, "bleu")}).metric == "bleu"
-    assert compare({"a": both, "b": both}).metric == "chrf"
-    assert compare({"a": both, "b": both}, "bleu").metric == "bleu"
-    assert compare({"a": both, "b": both}, "loss").metric is None
+    both = [MetricRow(1, 1, "valid", {"loss": 0.5, "chrf": 30.0, "bleu": 20.0}, 1.0)]
+    assert compare({"a": both, "b": run(2, "bleu")}).metric == Metric("bleu")
+    assert compare({"a": both, "b": both}).metric == Metric("chrf")
+    assert compare({"a": both, "b": both}, "bleu").metric == Metric("bleu")
+    assert compare({"a": both, "b": both}, "loss").metric == LOSS
 
 
 @pytest.mark.parametrize("metric", [None, "bleu"])
 def test_runs_with_different_metrics_are_compared_by_the_loss_and_it_is_said(metric):
     found = compare({"a": run(2), "b": run(3, "bleu")}, metric)
-    assert found.metric is None
+    assert found.metric == LOSS
     assert found.note.startswith("Only the loss is compared: ")
     assert "(a: accuracy; b: bleu)" in found.note
     assert len(found.figure().axes) == 1
-    assert found.table().columns[3] == "best valid loss"
+    assert found.table().columns[3] == "best validation loss"
     assert found.table().rows[1][3] == 0.5
     assert found.note in read_page(found.page().html()).inside("p")
 
 
 def test_runs_without_metrics_need_no_note():
-    found = compare({"a": [Row(1, 1, "valid", 0.5, 1.0)]})
-    assert (found.metric, found.note) == (None, "")
+    found = compare({"a": [MetricRow(1, 1, "valid", {"loss": 0.5}, 1.0)]})
+    assert (found.metric, found.note) == (LOSS, "")
 
 
 def test_json_is_strict_and_holds_the_table():
-    gone = [Row(1, 1, "train", math.nan, 1.0), Row(1, 1, "valid", math.inf, 1.0, {"accuracy": math.nan})]
+    gone = [
+        MetricRow(1, 1, "train", {"loss": math.nan}, 1.0),
+        MetricRow(1, 1, "valid", {"loss": math.inf, "accuracy": math.nan}, 1.0),
+    ]
     found = compare({"a": run(2), "gone": gone}, "accuracy")
     data = json.loads(found.to_json(), parse_constant=pytest.fail)
     assert data["metric"] == "accuracy"
@@ -103,10 +106,10 @@ def test_json_is_strict_and_holds_the_table():
 
 def test_the_page_names_the_winner():
     reader = read_page(compare({"<b>short": run(2), "long": run(5)}).page().html())
-    assert reader.inside("p")[0] == "long has the best validation accuracy: 0.8"
+    assert reader.inside("p")[0] == "long has the best validation accuracy: 0.8000"
     assert reader.inside("td")[0] == "<b>short"
-    nothing = compare({"a": [Row(1, 1, "train", 0.5, 1.0)]})
-    assert read_page(nothing.page().html()).inside("h1") == ["Runs side by side"]
+    nothing = compare({"a": [MetricRow(1, 1, "train", {"loss": 0.5}, 1.0)]})
+    assert read_page(nothing.page().html()).inside("h1") == ["Comparison of runs"]
 
 
 def test_bad_input_is_named():
@@ -116,3 +119,18 @@ def test_bad_input_is_named():
         compare({"a": []})
     with pytest.raises(ValueError, match="metric 'acuracy' is not known; did you mean 'accuracy'"):
         compare({"a": run(2)}, "acuracy")
+
+
+def test_the_direction_is_that_of_the_metric():
+    rows = [MetricRow(e, e, "valid", {"loss": 1.0, "perplexity": 10.0 / e}, 1.0) for e in (1, 2)]
+    assert compare({"a": rows}, "perplexity", [Metric("perplexity", "min")]).summaries[0].best_epoch == 2
+    assert compare({"a": rows}, "perplexity").summaries[0].best_epoch == 1
+
+
+def test_metrics_are_those_of_validation_data():
+    rows = [
+        MetricRow(1, 1, "train", {"loss": 0.5, "speed": 3.0}, 1.0),
+        MetricRow(1, 1, "valid", {"loss": 0.5, "bleu": 1.0}, 1.0),
+        MetricRow(2, 2, "valid", {"loss": 0.5, "chrf": 2.0}, 2.0),
+    ]
+    assert metric_names(rows) == ["bleu", "chrf"]

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+import torch
 from tests.training.small_runs import small_run
 
 from headwork.generation import translate
-from headwork.reports.of_run import report_run, say_something
+from headwork.reports.adapter import Evaluated, evaluate_test
+from headwork.reports.of_run import generate_samples, report_run
 from headwork.reports.page import Passage
 from headwork.storage import load
 from headwork.tables import Table
@@ -14,10 +16,10 @@ from headwork.training import train
 
 
 def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
-    run = small_run(tmp_path / "run", "translator")
-    train(run)
+    run = small_run(tmp_path / "run", "translator", label_smoothing=0.1)
+    outcome = train(run)
     model, data = load(run.folder), run.load_data()
-    (table,) = say_something(run, model, data.test)
+    (table,) = generate_samples(run, model, data.test)
     assert isinstance(table, Table)
     assert len(table.rows) == 10
     batch = data.test.batch([3])
@@ -28,8 +30,13 @@ def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
     assert (source, truth) == tuple(run.tokenizer.decode(each[0].tolist()) for each in (batch.source, batch.target))
     assert ours[: len(truth)] == run.tokenizer.decode(ids[0].tolist())[: len(truth)]
     assert verdict == ("" if ours == truth else "wrong")
-    page = report_run(run, data).read_text()
-    assert "What it says" in page
+    evaluation = evaluate_test(run, model, data.test, outcome.test)
+    facts = {"date": "1 May 2026", "seconds": 3725.4, "command": "headwork train dates"}
+    page = report_run(run, data, model, evaluation, **facts).read_text()
+    assert "Samples" in page
+    assert "label smoothing (0.1)" in page
+    for fact in ("1 May 2026", "1:02:05", "headwork train dates"):
+        assert f"<dd>{fact}</dd>" in page
     assert "The test exact match is" in page
 
 
@@ -37,21 +44,39 @@ def test_a_text_goes_on(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "gpt")
     train(run)
     model, data = load(run.folder), run.load_data()
-    words, passage = say_something(run, model, data.test)
-    assert "adds 400 tokens" in words
+    words, passage = generate_samples(run, model, data.test)
+    assert "continues it by 400 tokens" in words
     assert isinstance(passage, Passage)
     assert passage.beginning == run.tokenizer.decode(data.test.batch([0]).ids[0, :30].tolist())
     assert len(passage.text) > 300
-    assert [passage] == [part for part in say_something(run, model, data.test) if part == passage]
+    assert [passage] == [part for part in generate_samples(run, model, data.test) if part == passage]
 
 
 @pytest.mark.parametrize("kind", ["vit", "resnet"])
-def test_images_have_nothing_to_say(tmp_path: Path, kind: str) -> None:
+def test_images_have_no_samples(tmp_path: Path, kind: str) -> None:
     run = small_run(tmp_path / "run", kind)
+    outcome = train(run)
+    data, model = run.load_data(), load(run.folder)
+    assert not list(generate_samples(run, model, data.test))
+    page = report_run(run, data, model, evaluate_test(run, model, data.test, outcome.test)).read_text()
+    assert "Samples" not in page
+    assert "Confusion matrix" in page
+    assert "Worst mistakes" in page
+    assert ("Where the heads look" in page) == (kind == "vit")
+
+
+def test_a_report_takes_the_test_results_as_they_are(tmp_path: Path) -> None:
+    """Nothing is computed again: what is said of the test is what was handed over."""
+    run = small_run(tmp_path / "run", "vit", steps=1)
     train(run)
-    data = run.load_data()
-    assert not list(say_something(run, load(run.folder), data.test))
-    assert "What it says" not in report_run(run, data).read_text()
+    data, model = run.load_data(), load(run.folder)
+    given = Evaluated({"loss": 0.5}, torch.eye(10), torch.arange(10))
+    page = report_run(run, data, model, given).read_text()
+    assert "100.0 % of the 10 test examples are classified correctly" in page
+    assert "<dd>1 step</dd>" in page
+    without = Evaluated({"loss": 0.5}), Evaluated({"loss": 0.5}, torch.rand(10, 10), torch.ones(10, 10))
+    for other in without:
+        assert "Confusion matrix" not in report_run(run, data, model, other).read_text()
 
 
 def test_a_passage_is_escaped() -> None:

@@ -1,16 +1,16 @@
 """A page is whole, needs nothing from outside, takes no markup from text, and is the same every time."""
 
 import math
+import re
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
+from headwork.figures import Figure, Picture, figure_to_svg
 from headwork.reports import pictures
-from headwork.reports.page import Facts, Page
-from headwork.reports.pictures import Picture, draw_lines
+from headwork.reports.page import STYLE, Facts, Page
 from headwork.tables import Table, show
 
 from .reading import read_page
@@ -102,13 +102,13 @@ def test_a_figure_stays_as_it_was_first_drawn():
     left.set_title("a title")
     left.legend()
     right.imshow([[0, 1], [2, 3]], interpolation="none")
-    assert draw_lines(figure, "x") == draw_lines(figure, "x")
+    assert figure_to_svg(figure, "x") == figure_to_svg(figure, "x")
 
 
 def test_black_follows_the_page_and_other_colours_stay():
     figure = some_figure()
     figure.axes[0].plot([3, 2, 1], color="#123456")
-    svg = draw_lines(figure, "one")
+    svg = figure_to_svg(figure, "one")
     assert "#000000" not in svg
     assert "stroke: currentColor" in svg
     assert "#123456" in svg
@@ -122,7 +122,7 @@ def photographs():
 
 
 def test_large_drawings_become_pixels(monkeypatch):
-    assert "<svg" in photographs().html("x")
+    assert "<svg" in pictures.embed_picture(photographs(), "x")
     monkeypatch.setattr(pictures, "LARGEST_SVG", 100_000)
     page = Page("x")
     page.add("", photographs())
@@ -132,9 +132,9 @@ def test_large_drawings_become_pixels(monkeypatch):
     assert image["alt"] == "<noise>"
     assert not reader.named("svg")
     torch.manual_seed(3)
-    first = photographs().html("x")
+    first = pictures.embed_picture(photographs(), "x")
     torch.manual_seed(3)
-    assert photographs().html("x") == first
+    assert pictures.embed_picture(photographs(), "x") == first
 
 
 def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -158,6 +158,16 @@ def fail_halfway(path, data):
 def test_letters_that_cannot_be_encoded_do_not_stop_the_page(tmp_path):
     Page("\ud800").write(tmp_path / "x.html")
     read_page((tmp_path / "x.html").read_text(encoding="utf-8"))
+
+
+def test_narrow_screens_shrink_figures_and_keep_words_whole():
+    rules = STYLE.read_text(encoding="utf-8")
+    (of_figures,) = re.findall(r"^figure svg, figure img \{(.*)\}", rules, flags=re.MULTILINE)
+    assert "max-width: 100%" in of_figures
+    assert "min-width" not in of_figures
+    for heading in ("h1", "h2", r"\.headline"):
+        (rule,) = re.findall(rf"^{heading} \{{(.*)\}}", rules, flags=re.MULTILINE)
+        assert "overflow-wrap: break-word" in rule
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

@@ -5,19 +5,21 @@ import math
 import pytest
 import torch
 
-from headwork.reports.attention import draw_class_token, draw_lower_triangle
-from headwork.reports.classification import Classification
-from headwork.reports.curves import Row
+from headwork.figures import draw_attention_between_tokens, draw_attention_over_image
+from headwork.metric import LOSS, Metric, MetricRow
+from headwork.reports.classification import Classification, list_texts, show_images
 from headwork.reports.run_report import RunReport, list_epochs, write_report
 
 from ..models.small_models import decoder, vision_transformer
 from .reading import read_page
 
+ACCURACY = Metric("accuracy", percent=True)
 ROWS = tuple(
-    Row(7 * epoch, epoch, split, loss / epoch, 2.0 * epoch, {"accuracy": 1 - 0.5 / epoch})
+    MetricRow(7 * epoch, epoch, split, {"loss": loss / epoch, "accuracy": 1 - 0.5 / epoch}, 2.0 * epoch)
     for epoch in (1, 2, 3)
     for split, loss in (("train", 1.0), ("valid", 1.5))
 )
+TEST = MetricRow(21, 3, "test", {"loss": 0.25}, 9.0)
 
 
 def some_result(n=17, **examples):
@@ -34,10 +36,10 @@ def some_report(**changes):
     torch.manual_seed(0)
     settings = {
         "title": "ViT <small>",
-        "summary": (("recipe", "digits-vit"), ("parameters", 12_345), ("seed", 0)),
+        "facts": (("recipe", "digits-vit"), ("parameters", 12_345), ("seed", 0)),
         "rows": ROWS,
-        "metric": "accuracy",
-        "classification": some_result(images=torch.rand(17, 2, 6, 15)),
+        "metric": ACCURACY,
+        "classification": some_result(show_mistakes=lambda mistakes: show_images(mistakes, torch.rand(12, 2, 6, 15))),
     }
     return RunReport(**(settings | changes))
 
@@ -49,8 +51,10 @@ def written(report, tmp_path):
 
 
 def test_a_report_has_all_its_parts(tmp_path):
-    image = draw_class_token(vision_transformer(n_layers=1), torch.rand(2, 6, 15))
-    text = draw_lower_triangle(decoder(n_layers=1), torch.randint(37, (5,)), ["<s>", " ", "\n", "&", "$"])
+    image = draw_attention_over_image(vision_transformer(n_layers=1), torch.rand(2, 6, 15))
+    text = draw_attention_between_tokens(
+        decoder(n_layers=1), torch.randint(37, (5,)), strings=[["<s>", " ", "\n", "&", "$"]]
+    )
     pictures = (("Where the heads look", image), ("Where the heads look", image), ("And back", text))
     report = some_report(pictures=pictures)
     reader = written(report, tmp_path)
@@ -58,13 +62,13 @@ def test_a_report_has_all_its_parts(tmp_path):
     assert (
         reader.inside("p")[0]
         == report.result
-        == f"{100 * report.classification.accuracy:.1f} % of the 17 test examples are right"
+        == f"{100 * report.classification.accuracy:.1f} % of the 17 test examples are classified correctly"
     )
     assert reader.inside("dd") == ["digits-vit", "12,345", "0"]
     assert reader.inside("h2") == [
-        "How it learned",
-        "What is taken for what",
-        "The worst mistakes",
+        "Training curves",
+        "Confusion matrix",
+        "Worst mistakes",
         "Where the heads look",
         "And back",
     ]
@@ -86,26 +90,28 @@ def test_the_least_report(tmp_path):
 
 
 def test_texts_that_were_taken_for_something_else_are_listed(tmp_path):
-    texts = tuple(f"review {i} <b>" for i in range(17))
-    reader = written(some_report(classification=some_result(texts=texts)), tmp_path)
-    assert reader.inside("th")[-4:] == ["true", "said", "probability", "text"]
+    def show(mistakes):
+        return list_texts(mistakes, [f"review {mistake.example} <b>" for mistake in mistakes])
+
+    reader = written(some_report(classification=some_result(show_mistakes=show)), tmp_path)
+    assert reader.inside("th")[-4:] == ["true", "predicted", "probability", "text"]
     assert sum(cell.startswith("review") for cell in reader.inside("td")) == 12
 
 
 def test_no_mistake_is_said(tmp_path):
     right = Classification(probabilities=torch.eye(3), truth=torch.arange(3), labels=("a", "b", "c"), split="valid")
     reader = written(some_report(classification=right), tmp_path)
-    assert "There is none among the 3 valid examples." in reader.inside("p")
-    assert reader.inside("p")[0] == "100.0 % of the 3 valid examples are right"
+    assert "There are none among the 3 valid examples." in reader.inside("p")
+    assert reader.inside("p")[0] == "100.0 % of the 3 valid examples are classified correctly"
 
 
 def test_a_run_that_diverged_has_a_report_that_says_so(tmp_path):
     result = some_result()
     result.probabilities[3] = math.nan
-    rows = tuple(Row(r.step, r.epoch, r.split, math.nan, r.seconds) for r in ROWS)
-    reader = written(some_report(classification=result, rows=rows, metric=None), tmp_path)
+    rows = tuple(MetricRow(r.step, r.epoch, r.split, {"loss": math.nan}, r.seconds) for r in ROWS)
+    reader = written(some_report(classification=result, rows=rows, metric=LOSS), tmp_path)
     assert reader.inside("p")[0] == "The model has diverged"
-    assert "Some probabilities are not numbers, so there are no answers to look at." in reader.inside("p")
+    assert "Some probabilities are not finite numbers, so there are no predictions to show." in reader.inside("p")
     assert "nan" not in " ".join(text for _, text in reader.texts).lower()
 
 
@@ -113,18 +119,21 @@ def test_a_run_that_diverged_has_a_report_that_says_so(tmp_path):
     ("changes", "headline"),
     [
         ({"headline": "98.3 % on the test digits"}, "98.3 % on the test digits"),
-        ({"classification": None}, "The best validation accuracy is 83.3 %"),
-        ({"classification": None, "rows": (*ROWS, Row(21, 3, "test", 0.25, 9.0))}, "The test loss is 0.25"),
-        ({"classification": None, "rows": (), "metric": None}, ""),
+        ({"classification": None}, "The best validation accuracy is 83.33 %"),
+        (
+            {"classification": None, "rows": (*ROWS, TEST)},
+            "The test loss is 0.2500",
+        ),
+        ({"classification": None, "rows": (), "metric": LOSS}, ""),
     ],
 )
 def test_the_headline_is_the_result(changes, headline):
-    metric = {"metric": None} if "test" in headline and "loss" in headline else {}
+    metric = {"metric": LOSS} if "test" in headline and "loss" in headline else {}
     assert some_report(**changes, **metric).result == headline
 
 
 def test_the_numbers_behind_the_curves():
-    table = list_epochs(ROWS, "accuracy")
-    assert table.columns == ("epoch", "step", "train loss", "validation loss", "validation accuracy")
+    table = list_epochs(ROWS, ACCURACY)
+    assert table.columns == ("epoch", "step", "training loss", "validation loss", "validation accuracy")
     assert table.rows[1] == (2, 14, 0.5, 0.75, 0.75)
-    assert list_epochs(ROWS, None).columns[-1] == "validation loss"
+    assert list_epochs(ROWS).columns[-1] == "validation loss"

@@ -4,11 +4,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
 from headwork.cli.trace import FIGURE_ENDINGS
+
+if TYPE_CHECKING:
+    from headwork.metric import Metric
 
 
 @dataclass(frozen=True)
@@ -23,15 +26,17 @@ class Compare:
 
     def run(self) -> None:
         from headwork.reports.compare import compare
-        from headwork.reports.curves import read_metrics
+        from headwork.storage.metrics_log import METRICS, read_metrics
 
         self.check()
         names = [run.resolve().name for run in self.runs]
         if len(set(names)) < len(names):
             names = [str(run) for run in self.runs]
+        shared = shared_metrics(self.runs)
         found = compare(
-            {name: read_metrics(run / "metrics.jsonl") for name, run in zip(names, self.runs, strict=True)},
-            self.metric or shared_metric(self.runs),
+            {name: read_metrics(run / METRICS) for name, run in zip(names, self.runs, strict=True)},
+            self.metric or next((metric.name for metric in shared), None),
+            shared,
         )
         if self.figure is not None:
             self.figure.parent.mkdir(parents=True, exist_ok=True)
@@ -56,10 +61,11 @@ class Compare:
             raise ValueError(f"page must end in .html, got {self.page}")
 
 
-def shared_metric(folders: Sequence[Path]) -> str | None:
-    """What the best checkpoint was chosen by, if it is the same in all runs."""
+def shared_metrics(folders: Sequence[Path]) -> "tuple[Metric, ...]":
+    """The metrics of the task, the first of which chose the best checkpoint, if they are the same in all runs."""
+    from headwork.reports.adapter import metrics_of
     from headwork.training import open_run
     from headwork.training.run import is_run
 
-    metrics = {open_run(folder).task.metric if is_run(folder) else None for folder in folders}
-    return metrics.pop() if len(metrics) == 1 else None
+    metrics = {metrics_of(open_run(folder).task) if is_run(folder) else () for folder in folders}
+    return metrics.pop() if len(metrics) == 1 else ()

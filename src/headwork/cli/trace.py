@@ -60,7 +60,7 @@ def draw(asked: Trace, path: Path) -> None:
     import torch
 
     from headwork.data import read_image, sample_digit, sample_photo
-    from headwork.inspection.figures import draw_inside
+    from headwork.figures import draw_inside
     from headwork.models import GaussianImageEncoderConfig, ResNetConfig, VisionTransformerConfig
     from headwork.storage import load
 

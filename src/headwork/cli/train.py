@@ -2,7 +2,10 @@
 
 import json
 import os
+import shlex
+import sys
 from dataclasses import dataclass, fields
+from datetime import datetime
 from inspect import cleandoc
 from pathlib import Path
 from textwrap import indent
@@ -50,8 +53,10 @@ class Train:
         if self.list:
             print(json.dumps(describe_recipes(), indent=2) if self.json else list_recipes())
             return
+        from headwork.reports.adapter import evaluate_test
         from headwork.reports.of_run import report_run
         from headwork.reports.watching import animate_places, make_watchers
+        from headwork.storage import load
         from headwork.training import train
         from headwork.training.display import Quiet, make_display, show
 
@@ -63,7 +68,17 @@ class Train:
         if not is_first_process():
             return
         baseline = measure_baseline(run.config.data)
-        report = report_run(run, data, baseline)
+        model = load(run.folder)
+        report = report_run(
+            run,
+            data,
+            model,
+            evaluate_test(run, model, data.test, outcome.test),
+            baseline,
+            date=f"{datetime.now():%d %B %Y}",
+            seconds=outcome.seconds,
+            command=shlex.join(["headwork", *sys.argv[1:]]),
+        )
         animate_places(run)
         if self.json:
             about = {"run": str(run.folder), "report": str(report), "baseline": baseline, **outcome._asdict()}

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes as Axes
-from matplotlib.figure import Figure as Figure
 from torch import Tensor
 
-from headwork.inspection.style import plot_style as plot_style
-from headwork.lab.drawing import MARKERS as MARKERS
-from headwork.lab.drawing import MEASURED as MEASURED
-from headwork.lab.drawing import PREDICTED as PREDICTED
-from headwork.lab.drawing import PRINTED as PRINTED
-from headwork.lab.drawing import outline as outline
-from headwork.lab.drawing import panels as panels
+from headwork.figures import MARKERS as MARKERS
+from headwork.figures import MEASURED as MEASURED
+from headwork.figures import PREDICTED as PREDICTED
+from headwork.figures import PRINTED as PRINTED
+from headwork.figures import Axes as Axes
+from headwork.figures import Figure as Figure
+from headwork.figures import outline as outline
+from headwork.figures import panels as panels
+from headwork.figures import plot_style as plot_style
 from headwork.lab.verdict import ROUNDING as ROUNDING
 
 FLOOR = 1e-17

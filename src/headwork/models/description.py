@@ -51,8 +51,10 @@ def describe(model: object) -> Description | None:
     >>> describe(hw.models.published("gpt2")).max_tokens
     1024
     """
-    found = getattr(model, "description", getattr(getattr(model, "config", None), "description", None))
-    return found if isinstance(found, Description) else None
+    for where in (model, getattr(model, "config", None)):
+        if isinstance(found := getattr(where, "description", None), Description):
+            return found
+    return None
 
 
 def example_inputs(

@@ -1,34 +1,25 @@
-"""The report of a run, from its folder: the best checkpoint answers the test, and its heads are drawn."""
+"""The report of a run: what training measured, what the model generates, and the attention of its heads."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
 
-import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from headwork.data import Dataset, Examples, ImageBatch, PairBatch, TextBatch, TokenBatch
+from headwork.data import Dataset, Examples, Tokenizer
+from headwork.figures import Mistake, Picture, draw_attention
 from headwork.generation import Sample, stream_long, translate
-from headwork.layers import PositionAttention
-from headwork.models import Decoder, Encoder, EncoderDecoder, GaussianImageEncoder, VisionTransformer
+from headwork.models import Decoder, EncoderDecoder, describe
 from headwork.models.published import AnyConfig as ModelConfig
-from headwork.reports.attention import (
-    draw_between_tokens,
-    draw_class_token,
-    draw_gaussian_heads,
-    draw_lower_triangle,
-    draw_source_target,
-)
-from headwork.reports.classification import Classification
-from headwork.reports.curves import read_metrics
+from headwork.reports.adapter import metrics_of
+from headwork.reports.classification import Classification, list_texts, show_images
 from headwork.reports.page import Part, Passage
-from headwork.reports.pictures import Picture
 from headwork.reports.run_report import RunReport, write_report
-from headwork.storage import load
+from headwork.storage.metrics_log import METRICS, read_metrics
 from headwork.tables import Cell, Table
-from headwork.tasks import ImageClassification, TextClassification, probabilities
-from headwork.training.evaluation import batches, on_device
-from headwork.training.log import METRICS
+from headwork.training.evaluation import on_device
 from headwork.training.run import Run
 
 REPORT = "report.html"
@@ -39,37 +30,84 @@ N_WRITTEN = 400
 HEADING = "Where the heads look"
 
 
-def report_run(run: Run, data: Dataset, baseline: float | None = None) -> Path:
-    """Write `report.html` into the folder of a run; `baseline` is an accuracy to stand beside."""
-    model = load(run.folder)
+@runtime_checkable
+class Evaluation(Protocol):
+    """What was measured on the test data."""
+
+    @property
+    def metrics(self) -> dict[str, float]: ...
+
+    @property
+    def predictions(self) -> Tensor | None:
+        """Of a classifier the probabilities, example x class."""
+
+    @property
+    def targets(self) -> Tensor | None:
+        """Of a classifier the true class of each example."""
+
+
+def report_run(
+    run: Run,
+    data: Dataset,
+    model: nn.Module,
+    evaluation: Evaluation,
+    baseline: float | None = None,
+    *,
+    date: str | None = None,
+    seconds: float | None = None,
+    command: str | None = None,
+) -> Path:
+    """Write `report.html` into the folder of a run.
+
+    `baseline` is an accuracy to compare with; `date`, `seconds` of training and `command` are shown if given.
+    """
     report = RunReport(
         title=f"{run.config.name} in {run.folder.name}",
-        summary=(*summarise(run, model), *([] if baseline is None else [("by counting words", f"{baseline:.1%}")])),
-        rows=tuple(read_metrics(run.folder / METRICS)),
-        metric=None if run.task.metric == "loss" else run.task.metric,
-        classification=classify(run, model, data.test),
-        samples=tuple(say_something(run, model, data.test)),
-        pictures=tuple((HEADING, picture) for picture in draw_attention(run, model, data.test)),
+        facts=(
+            *describe_run(run, model),
+            *([] if baseline is None else [("bag-of-words baseline", f"{100 * baseline:.1f} %")]),
+            *([] if date is None else [("date", date)]),
+            *([] if seconds is None else [("training time", str(timedelta(seconds=round(seconds))))]),
+            *([] if command is None else [("command", command)]),
+        ),
+        rows=read_metrics(run.folder / METRICS),
+        metric=metrics_of(run.task)[0],
+        label_smoothing=run.config.training.label_smoothing,
+        classification=classify(run, data, evaluation),
+        samples=tuple(generate_samples(run, model, data.test)),
+        pictures=tuple((HEADING, picture) for picture in attention_pictures(run, model, data.test)),
     )
     write_report(report, run.folder / REPORT)
     return run.folder / REPORT
 
 
-def summarise(run: Run, model: nn.Module) -> Iterator[tuple[str, Cell]]:
+def describe_run(run: Run, model: nn.Module) -> Iterator[tuple[str, Cell]]:
     training = run.config.training
     yield "model", type(model).__name__
     yield "parameters", sum(parameter.numel() for parameter in model.parameters())
     yield from choices_of(run.config.model)
-    yield "length", f"{training.epochs} epochs" if training.steps is None else f"{training.steps} steps"
+    yield "length", count(training.epochs, "epoch") if training.steps is None else count(training.steps, "step")
     yield "batch size", training.batch_size
     yield "optimiser", f"{type(training.optimiser).__name__}, learning rate {training.optimiser.lr:g}"
     yield "seed", training.seed
     yield "precision", training.precision
 
 
+def count(n: int | None, what: str) -> str:
+    """So many of something.
+
+    >>> count(1, "epoch"), count(1200, "step")
+    ('1 epoch', '1,200 steps')
+    """
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
 def choices_of(config: ModelConfig) -> Iterator[tuple[str, Cell]]:
     """What tells one model from another of its kind."""
-    shown = {"d_model": "d_model", "n_layers": "layers", "position": "positions"} | {
+    shown = {
+        "d_model": "d_model",
+        "n_layers": "layers",
+        "position": "positions",
         "pooling": "pooling",
         "norm_order": "norm",
     }
@@ -88,85 +126,61 @@ def _in_words(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()
 
 
-@torch.no_grad()
-def classify(run: Run, model: nn.Module, examples: Examples) -> Classification | None:
-    """The model's answers to all examples, if they are labels."""
-    task = run.task
-    if not isinstance(task, ImageClassification | TextClassification):
+def classify(run: Run, data: Dataset, evaluation: Evaluation) -> Classification | None:
+    """The test predictions, if they are probabilities of labels; what a mistake looks like is in the data."""
+    labels, predictions, targets = getattr(run.task, "labels", None), evaluation.predictions, evaluation.targets
+    if labels is None or predictions is None or targets is None or targets.ndim != 1:  # 2: several labels at once
         return None
-    answers, truth, images, texts = [], [], [], list[str]()
-    for batch in batches(examples, run.config.training.batch_size):
-        assert isinstance(batch, ImageBatch | TextBatch)
-        answers.append(probabilities(task, model, batch))
-        truth.append(batch.label)
-        if isinstance(batch, ImageBatch):
-            images.append(batch.image)
-        elif run.tokenizer is not None:
-            texts += [run.tokenizer.decode(ids.tolist()) for ids in batch.ids]
-    return Classification(
-        probabilities=torch.cat(answers),
-        truth=torch.cat(truth),
-        labels=task.labels,
-        images=torch.cat(images) if images else None,
-        texts=tuple(texts) if texts else None,
-    )
+
+    def show_mistakes(mistakes: Sequence[Mistake]) -> Part:
+        batch = data.test.batch([mistake.example for mistake in mistakes])
+        images, ids = getattr(batch, "image", None), getattr(batch, "ids", None)
+        if images is not None:
+            return show_images(mistakes, images)
+        if ids is not None and run.tokenizer is not None:
+            return list_texts(mistakes, [run.tokenizer.decode(row.tolist()) for row in ids])
+        return list_texts(mistakes, [f"example {mistake.example}" for mistake in mistakes])
+
+    return Classification(probabilities=predictions, truth=targets, labels=labels, show_mistakes=show_mistakes)
 
 
-def say_something(run: Run, model: nn.Module, examples: Examples) -> Iterator[Part]:
-    """Translations of the first test examples beside the true ones, or how a text of the test goes on."""
-    if run.tokenizer is None:
+def generate_samples(run: Run, model: nn.Module, examples: Examples) -> Iterator[Part]:
+    """Translations of the first test examples beside the true ones, or a continuation of a test text."""
+    about, tokenizer = describe(model), run.tokenizer
+    if about is None or about.output != "next token" or tokenizer is None:
         return
-    tokens, batch = run.tokenizer, examples.batch(range(min(N_TRANSLATED, len(examples))))
-    match model, batch:
-        case EncoderDecoder(), PairBatch():
-            said = translate(
-                model,
-                batch.source,
-                max_new_tokens=batch.target.shape[1],
-                begin=tokens.begin,
-                end=tokens.end,
-                source_visible=batch.source_visible,
-            )
-            texts = [[tokens.decode(ids.tolist()) for ids in each] for each in (batch.source, batch.target, said)]
-            rows = tuple(
-                (source, truth, ours, "" if ours == truth else "wrong")
-                for source, truth, ours in zip(*texts, strict=True)
-            )
-            yield Table(("source", "true", "the model", ""), rows, "Examples of the test, translated greedily.")
-        case Decoder(), TokenBatch():
-            sampling, generator = Sample(temperature=0.8), torch.Generator().manual_seed(0)
-            prompt = batch.ids[:1, : batch.ids.shape[1] // 2]
-            new = stream_long(model, prompt, max_new_tokens=N_WRITTEN, sampling=sampling, generator=generator)
-            yield f"The beginning is from the test; the model adds {N_WRITTEN} tokens (temperature 0.8, seed 0)."
-            yield Passage(tokens.decode(prompt[0].tolist()), tokens.decode([int(token) for token in new]))
-        case _:
-            return
+    batch = examples.batch(range(min(N_TRANSLATED, len(examples))))
+    if about.input == "text pair":
+        yield _translations(cast(EncoderDecoder, model), tokenizer, batch)
+    elif about.input == "text":
+        prompt = batch[0][:1, : batch[0].shape[1] // 2]
+        sampling, generator = Sample(temperature=0.8), Generator().manual_seed(0)
+        new = stream_long(
+            cast(Decoder, model), prompt, max_new_tokens=N_WRITTEN, sampling=sampling, generator=generator
+        )
+        yield f"The bold text is from the test data; the model continues it by {N_WRITTEN} tokens (temperature 0.8)."
+        yield Passage(tokenizer.decode(prompt[0].tolist()), tokenizer.decode([int(token) for token in new]))
 
 
-def draw_attention(run: Run, model: nn.Module, examples: Examples) -> Iterator[Picture]:
-    """What each kind of model can show of its heads, on the first test examples."""
-    batch = on_device(examples.batch(range(N_EXAMPLES)), next(model.parameters()).device)
+def _translations(model: EncoderDecoder, tokenizer: Tokenizer, batch: Any) -> Table:
+    predicted = translate(
+        model,
+        batch.source,
+        max_new_tokens=batch.target.shape[1],
+        begin=tokenizer.begin,
+        end=tokenizer.end,
+        source_visible=batch.source_visible,
+    )
+    texts = [[tokenizer.decode(ids.tolist()) for ids in each] for each in (batch.source, batch.target, predicted)]
+    rows = tuple(
+        (source, truth, ours, "" if ours == truth else "wrong") for source, truth, ours in zip(*texts, strict=True)
+    )
+    return Table(("source", "true", "predicted", ""), rows, "Test examples, translated greedily.")
 
-    def strings(ids: Tensor) -> list[str]:
-        assert run.tokenizer is not None
-        return run.tokenizer.strings(ids.tolist())
 
-    match model, batch:
-        case GaussianImageEncoder(), _ if any(isinstance(module, PositionAttention) for module in model.modules()):
-            yield from draw_gaussian_heads(model)
-        case VisionTransformer() | GaussianImageEncoder(), ImageBatch():
-            for image in batch.image:
-                yield draw_class_token(model, image)
-        case EncoderDecoder(), PairBatch():
-            for row in range(N_EXAMPLES):
-                source = batch.source[row][batch.source_visible[row]]
-                target = batch.target[row][batch.target_visible[row]]
-                yield draw_source_target(model, source, target, strings(source), strings(target))
-        case Decoder(), TokenBatch():
-            for ids in batch.ids:
-                yield draw_lower_triangle(model, ids, strings(ids))
-        case Encoder(), TextBatch():
-            for ids, visible in zip(batch.ids, batch.visible, strict=True):
-                yield draw_between_tokens(model, ids, visible, strings(ids))
-        case _:  # a residual network has no heads
-            return
+def attention_pictures(run: Run, model: nn.Module, examples: Examples) -> Iterator[Picture]:
+    """The attention of the model on the first examples."""
+    batch = on_device(examples.batch(range(min(N_EXAMPLES, len(examples)))), next(model.parameters()).device)
+    tokenizer = run.tokenizer
+    strings = None if tokenizer is None else lambda ids: tokenizer.strings(ids.tolist())
+    return draw_attention(model, batch, strings, N_EXAMPLES)

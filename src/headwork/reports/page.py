@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from headwork.reports.pictures import Picture
+from headwork.figures import Picture
+from headwork.reports.pictures import embed_picture
 from headwork.tables import Cell, Table, show
 
 STYLE = Path(__file__).with_name("page.css")
@@ -111,6 +112,6 @@ def _markup(part: Part, name: str) -> str:
         case str():
             return f"<p>{escape(part)}</p>"
         case Picture():
-            return part.html(name)
+            return embed_picture(part, name)
         case Table() | Facts() | Passage():
             return part.html()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from headwork.data import Dataset, Examples
+from headwork.figures import animate_centres, log_heads
 from headwork.inspection.centres import Snapshot, snapshot_centres
-from headwork.inspection.head_log import log_heads
-from headwork.reports.of_run import draw_attention
+from headwork.reports.of_run import attention_pictures
 from headwork.training.data_order import Plan
 from headwork.training.log import Watcher
 from headwork.training.run import Run
@@ -53,9 +53,9 @@ class WatchAttention:
         self.seen += 1
         if self.seen % self.every or snapshot_centres(model):
             return
-        for picture in draw_attention(self.run, model, self.examples):
+        picture = next(attention_pictures(self.run, model, self.examples), None)
+        if picture is not None:
             writer.add_figure("attention", picture.figure, step)
-            return
 
 
 def read_places(folder: Path) -> list[Snapshot]:
@@ -70,8 +70,6 @@ def animate_places(run: Run) -> Path | None:
     """The way of the heads over the run as a GIF, if there are heads that have one."""
     if not (run.folder / HEADS).exists():
         return None
-    from headwork.inspection.centre_figures import animate_centres
-
     path = (run.folder / HEADS).with_suffix(".gif")
     animate_centres(read_places(run.folder), path)
     return path

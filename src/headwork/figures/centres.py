@@ -1,4 +1,4 @@
-"""Drawings of where Gaussian heads look, now and on their way through a run."""
+"""The centres of Gaussian heads, now and over the steps of a run."""
 
 import math
 from collections.abc import Sequence
@@ -12,12 +12,15 @@ from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
+from headwork.figures.style import freeze_layout, plot_style
 from headwork.functional.gaussian import full_precision
 from headwork.inspection.centres import Places, Snapshot, snapshot_centres
-from headwork.inspection.style import plot_style
 
 MOST_ACROSS = 6
 """So many layers stand beside each other before the next row begins."""
+
+WIDEST_OUTLINE = 4.0
+"""Pixels: an outline that reaches further from its centre may be cut, so that the others stay large."""
 
 
 def draw_centres(
@@ -34,6 +37,7 @@ def draw_centres(
     with plot_style():
         figure, axes = _panels(now)
         _draw_all(figure, axes, [*earlier, now], reach or _reach([*earlier, now]), title)
+        freeze_layout(figure)
     return figure
 
 
@@ -50,8 +54,7 @@ def animate_centres(history: Sequence[Snapshot], path: Path, frames_per_second: 
             return axes
 
         draw(0)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # so that the panels stand still
+        freeze_layout(figure)  # so that the panels stand still
         path.parent.mkdir(parents=True, exist_ok=True)
         FuncAnimation(figure, draw, frames=len(history)).save(path, writer=PillowWriter(fps=frames_per_second))
 
@@ -103,5 +106,12 @@ def _outline(row: float, column: float, precision: Tensor, color: str) -> Ellips
 
 
 def _reach(history: Sequence[Snapshot]) -> float:
-    centres = [torch.tensor(places["centre"]) for snapshot in history for places in snapshot.values()]
-    return max(2.0, *(centre.abs().max().item() + 1 for centre in centres))
+    """So many pixels around the query hold all centres and the outlines around them, unless these are very wide."""
+    reach = 2.0
+    for snapshot in history:
+        for centres in snapshot.values():
+            # the ellipse d' A d = ln 2 reaches sqrt(ln 2 * (A^-1)_ii) along axis i
+            spread = torch.linalg.inv(full_precision(torch.tensor(centres["alpha"]))).diagonal(dim1=-2, dim2=-1)
+            outline = (math.log(2) * spread).sqrt().clamp(max=WIDEST_OUTLINE)
+            reach = max(reach, (torch.tensor(centres["centre"]).abs() + outline).max().item() + 0.2)
+    return reach

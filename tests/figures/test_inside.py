@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 
 import headwork as hw
 from headwork import choices
-from headwork.inspection import draw_inside
+from headwork.figures import Figure, draw_inside
 from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig
+
+from ..models.small_models import encoder_decoder, ready
 
 HEADS = {
     "gaussian": choices.GaussianHeads(n_heads=11, precision="diagonal"),
@@ -28,7 +29,7 @@ def image_encoder(heads: choices.ImageHeads, n_layers: int = 2) -> GaussianImage
 def pictures(figure: Figure) -> list[Tensor]:
     """What the panels of heads show, layer by layer."""
     panels = [ax for ax in figure.axes if ax.get_title(loc="left").endswith(tuple(f"head {i}" for i in range(12)))]
-    return [torch.tensor(ax.images[0].get_array().data) for ax in panels if ax.images]
+    return [torch.tensor(ax.images[-1].get_array().data) for ax in panels if ax.images]
 
 
 @pytest.mark.parametrize("heads", HEADS.values(), ids=HEADS.keys())
@@ -52,10 +53,12 @@ def test_heads_on_a_grid_look_from_the_patch_in_the_middle(heads, tmp_path):
     assert "the image in 3 x 5 patches" in [ax.get_title(loc="left") for ax in figure.axes]
 
 
-def test_only_the_first_layers_are_drawn_and_the_title_says_so():
+def test_only_some_layers_are_drawn_and_the_caption_says_so():
     figure = draw_inside(image_encoder(HEADS["shift"], n_layers=6), torch.rand(1, 1, 6, 10), title="six")
     assert len(pictures(figure)) == 4 * 3
-    assert figure.get_suptitle() == "six (the first 4 of 6 attention layers)"
+    assert figure.get_suptitle() == "six"
+    assert "Of 6 attention layers the first and the last 2 are drawn." in figure.subfigs[1].get_supxlabel()
+    assert [ax.get_ylabel() for ax in figure.subfigs[1].axes if ax.get_ylabel()] == [f"layer {i}" for i in (0, 1, 4, 5)]
 
 
 @pytest.mark.parametrize("pooling", [choices.ClassToken(), choices.MeanPooling()], ids=["token", "mean"])
@@ -94,3 +97,47 @@ def test_a_text_model_shows_every_query_and_key():
 def test_a_model_without_attention_is_drawn_without_heads():
     figure = draw_inside(hw.models.ResNet(hw.models.ResNetConfig(n_classes=5, n_blocks=1)), torch.rand(1, 3, 8, 8))
     assert pictures(figure) == []
+
+
+def test_a_pair_of_texts_shows_self_attention_and_cross_attention():
+    model = ready(encoder_decoder())
+    source, target = torch.randint(37, (1, 7)), torch.randint(37, (1, 5))
+    figure = draw_inside(model, source, target)
+    with torch.no_grad(), hw.record(model) as seen:
+        model(source, target)
+    shown = pictures(figure)
+    torch.testing.assert_close(shown[0], seen["encoder_layers.0.attention.weights"][0, 0].float())
+    torch.testing.assert_close(shown[-1], seen["decoder_layers.2.cross_attention.weights"][0, -1].float())
+
+
+class Unknown(nn.Module):
+    """A user's own model, without a description."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+def test_a_model_without_description_is_drawn_without_heads(tmp_path):
+    figure = draw_inside(Unknown(), torch.rand(1, 5), title="mine")
+    figure.savefig(tmp_path / "inside.png")
+    assert pictures(figure) == []
+
+
+def test_a_decoder_with_layers_of_another_kind_is_drawn_without_them():
+    """The description of its config names attention that is not there."""
+    model = hw.models.Decoder(
+        hw.models.DecoderConfig(
+            vocab=17, d_model=12, n_layers=1, heads=choices.Heads(n_heads=3), feed_forward=choices.FeedForward(d_ff=11)
+        )
+    )
+    model.layers[0] = Ignoring()
+    assert pictures(draw_inside(model, torch.randint(17, (1, 7)))) == []
+
+
+class Ignoring(nn.Module):
+    def forward(self, x: Tensor, *args: object, **kwargs: object) -> Tensor:
+        return x

@@ -1,22 +1,23 @@
 """What is drawn of each head is what was recorded, and what is left out is said."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
 from matplotlib import font_manager
+from torch import Tensor
 
 import headwork as hw
 from headwork import choices
-from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig
-from headwork.reports.attention import (
-    draw_between_tokens,
-    draw_class_token,
-    draw_gaussian_heads,
-    draw_lower_triangle,
-    draw_source_target,
+from headwork.figures import (
+    draw_attention,
+    draw_attention_between_tokens,
+    draw_attention_over_image,
+    figure_to_svg,
 )
-from headwork.reports.labels import MARKS, visible
-from headwork.reports.pictures import draw_lines
+from headwork.figures.text_labels import MARKS, visible
+from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig, ResNet, ResNetConfig
 
 from ..models.small_models import classifier, decoder, encoder, encoder_decoder, ready, vision_transformer
 
@@ -51,7 +52,7 @@ def gaussian(**changes):
 
 def test_the_class_token_is_drawn_as_recorded(tmp_path):
     model, image = ready(vision_transformer()), torch.rand(2, 6, 15, dtype=torch.float64)
-    picture = draw_class_token(model, image)
+    picture = draw_attention_over_image(model, image)
     picture.figure.savefig(tmp_path / "heads.png")
     weights = recorded(model, "layers.*.attention.weights", image[None])
     expected = [head[0, 1:].reshape(ROWS, COLUMNS) for layer in weights.values() for head in layer]
@@ -61,13 +62,13 @@ def test_the_class_token_is_drawn_as_recorded(tmp_path):
         assert ax.get_title(loc="right") == f"{weight.max():.2f}"
         assert ax.images[-1].get_extent() == pytest.approx((-0.5, 14.5, 5.5, -0.5))
         assert ax.images[0].get_array().shape == (6, 15)
-    assert "Where the class token looks" in picture.caption
+    assert "Attention weights of the class token" in picture.caption
     assert "are drawn" not in picture.caption
 
 
 def test_the_image_lies_pale_under_the_maps_and_whole_beside_them():
     image = torch.rand(3, 6, 15)
-    figure = draw_class_token(vision_transformer(n_channels=3), image).figure
+    figure = draw_attention_over_image(vision_transformer(n_channels=3), image).figure
     (whole,) = [ax for ax in figure.axes if ax.get_title(loc="left") == "the image"]
     torch.testing.assert_close(torch.tensor(whole.images[0].get_array().data), image.permute(1, 2, 0))
     pale = torch.tensor(panels(figure)[0].images[0].get_array().data)
@@ -76,41 +77,43 @@ def test_the_image_lies_pale_under_the_maps_and_whole_beside_them():
 
 def test_a_normalised_image_is_shown_as_it_was_before():
     shown = torch.rand(2, 6, 15)
-    figure = draw_class_token(vision_transformer(), (shown - 0.5) / 0.2, shown=shown).figure
+    figure = draw_attention_over_image(vision_transformer(), (shown - 0.5) / 0.2, shown=shown).figure
     (whole,) = [ax for ax in figure.axes if ax.get_title(loc="left") == "the image"]
     torch.testing.assert_close(torch.tensor(whole.images[0].get_array().data), shown.mean(0))
 
 
 def test_without_a_class_token_the_mean_query_is_drawn():
     model, image = ready(vision_transformer(pooling=choices.MeanPooling())), torch.rand(2, 6, 15, dtype=torch.float64)
-    picture = draw_class_token(model, image)
+    picture = draw_attention_over_image(model, image)
     weights = recorded(model, "layers.0.attention.weights", image[None])["layers.0.attention.weights"]
     torch.testing.assert_close(drawn(panels(picture.figure)[1]), weights[1].mean(0).reshape(ROWS, COLUMNS))
-    assert "Where the mean query looks" in picture.caption
+    assert "Attention weights of the mean query" in picture.caption
 
 
 def test_a_query_that_pools_has_its_own_row():
     model = ready(vision_transformer(pooling=choices.AttentionPooling(n_heads=2)))
     image = torch.rand(2, 6, 15, dtype=torch.float64)
-    picture = draw_class_token(model, image)
+    picture = draw_attention_over_image(model, image)
     weights = recorded(model, "pooling.attention.weights", image[None])["pooling.attention.weights"]
     *_, first, second = panels(picture.figure)
     torch.testing.assert_close(drawn(first), weights[0, 0].reshape(ROWS, COLUMNS))
     torch.testing.assert_close(drawn(second), weights[1, 0].reshape(ROWS, COLUMNS))
     assert first.get_ylabel() == "pooling"
-    assert "the query that pools" in picture.caption
+    assert "of the pooling query" in picture.caption
 
 
 def test_heads_that_see_the_content_of_an_image_are_drawn_too():
     model, image = gaussian(heads=choices.ContentShiftHeads(n_heads=2)), torch.rand(2, 6, 10)
     weights = recorded(model, "layers.1.attention.weights", image[None])["layers.1.attention.weights"]
-    picture = draw_class_token(model, image)
-    torch.testing.assert_close(drawn(panels(picture.figure)[3]), weights[1].mean(0).reshape(3, 5))
+    picture = draw_attention_over_image(model, image)
+    torch.testing.assert_close(drawn(panels(picture.figure)[3]), weights[1, 1 * 5 + 2].reshape(3, 5))
+    (mark,) = panels(picture.figure)[3].lines
+    assert mark.get_xydata().tolist() == [[4.5, 2.5]]  # the middle of the patch (1, 2), which has 2 x 2 pixels
 
 
 def test_gaussian_heads_have_centres_and_contours(tmp_path):
     model = gaussian()
-    centres, first, last = draw_gaussian_heads(model)
+    centres, first, last = draw_attention(model, ())
     for i, picture in enumerate((centres, first, last)):
         picture.figure.savefig(tmp_path / f"{i}.png")
     assert len(centres.figure.axes) == 3
@@ -121,15 +124,15 @@ def test_gaussian_heads_have_centres_and_contours(tmp_path):
 
 
 def test_learned_shifts_have_no_centre():
-    assert len(draw_gaussian_heads(gaussian(heads=choices.ShiftHeads(n_heads=2)))) == 2
+    assert len(list(draw_attention(gaussian(heads=choices.ShiftHeads(n_heads=2)), ()))) == 2
 
 
 @pytest.mark.usefixtures("as_users_run_it")
 def test_each_kind_of_head_is_sent_to_its_drawing():
-    with pytest.raises(ValueError, match="draw_gaussian_heads draws those"):
-        draw_class_token(gaussian(), torch.rand(2, 6, 10))
-    with pytest.raises(ValueError, match="draw_class_token draws all others"):
-        draw_gaussian_heads(gaussian(heads=choices.QueryShiftHeads(n_heads=2)))
+    with pytest.raises(ValueError, match="draw_position_heads draws those"):
+        draw_attention_over_image(gaussian(), torch.rand(2, 6, 10))
+    (one,) = draw_attention(gaussian(heads=choices.QueryShiftHeads(n_heads=2)), (torch.rand(1, 2, 6, 10),))
+    assert "over the patches of an image" in one.alt
 
 
 # --- text ------------------------------------------------------------------------------------------------------------
@@ -138,8 +141,10 @@ def test_each_kind_of_head_is_sent_to_its_drawing():
 def test_source_and_target_are_drawn_as_recorded():
     model = ready(encoder_decoder())
     source, target = torch.randint(37, (7,)), torch.randint(37, (5,))
-    picture = draw_source_target(model, source, target, list("3 May 7"), ["<s>", "a", "\n", "$5$", "_"])
-    assert ">$5$<" in draw_lines(picture.figure, "x")
+    picture = draw_attention_between_tokens(
+        model, source, target, strings=[list("3 May 7"), ["<s>", "a", "\n", "$5$", "_"]]
+    )
+    assert ">$5$<" in figure_to_svg(picture.figure, "x")
     weights = recorded(model, "decoder_layers.*.cross_attention.weights", source[None], target[None])
     expected = [head for layer in weights.values() for head in layer]
     assert len(expected) == 3 * N_HEADS
@@ -152,7 +157,7 @@ def test_source_and_target_are_drawn_as_recorded():
 
 def test_a_decoder_is_drawn_as_recorded_below_the_diagonal(tmp_path):
     model, ids = ready(decoder()), torch.randint(37, (7,))
-    picture = draw_lower_triangle(model, ids, "to be,\t")
+    picture = draw_attention_between_tokens(model, ids, strings=["to be,\t"])
     picture.figure.savefig(tmp_path / "triangle.png")
     weights = recorded(model, "layers.*.attention.weights", ids[None])
     expected = [head for layer in weights.values() for head in layer]
@@ -166,7 +171,7 @@ def test_a_decoder_is_drawn_as_recorded_below_the_diagonal(tmp_path):
 def test_an_encoder_is_drawn_as_recorded_without_its_padding(tmp_path):
     model, ids = ready(classifier(choices.FirstToken())), torch.randint(37, (7,))
     real = torch.tensor([True] * 5 + [False] * 2)
-    picture = draw_between_tokens(model, ids, real, "abcdefg")
+    picture = draw_attention_between_tokens(model, ids, strings=["abcdefg"], visible=real)
     picture.figure.savefig(tmp_path / "between.png")
     weights = recorded(model, "layers.*.attention.weights", ids[None], visible=real[None])
     expected = [head[:5, :5] for layer in weights.values() for head in layer]
@@ -177,24 +182,24 @@ def test_an_encoder_is_drawn_as_recorded_without_its_padding(tmp_path):
 
 
 def test_without_a_mask_all_tokens_are_drawn():
-    picture = draw_between_tokens(encoder(), torch.randint(37, (7,)), None, "abcdefg")
+    picture = draw_attention_between_tokens(encoder(), torch.randint(37, (7,)), strings=["abcdefg"])
     assert drawn(panels(picture.figure)[0]).shape == (7, 7)
 
 
 def test_one_token_one_layer_one_head(tmp_path):
     model = decoder(n_layers=1, heads=choices.Heads(n_heads=1))
-    picture = draw_lower_triangle(model, torch.tensor([3]), ["x"])
+    picture = draw_attention_between_tokens(model, torch.tensor([3]), strings=[["x"]])
     picture.figure.savefig(tmp_path / "one.png")
     assert drawn(panels(picture.figure)[0]).tolist() == [[1.0]]
 
 
 def test_what_is_left_out_is_said():
     model = decoder(n_layers=7, heads=choices.Heads(n_heads=9))
-    picture = draw_lower_triangle(model, torch.randint(37, (29,)), ["x"] * 29)
+    picture = draw_attention_between_tokens(model, torch.randint(37, (29,)), strings=[["x"] * 29])
     assert len(panels(picture.figure)) == 4 * 6
     assert drawn(panels(picture.figure)[0]).shape == (24, 24)
     assert [ax.get_ylabel() for ax in picture.figure.axes if ax.get_ylabel()] == [f"layer {i}" for i in (0, 1, 5, 6)]
-    assert "Of 7 layers the first and the last 2 are drawn." in picture.caption
+    assert "Of 7 attention layers the first and the last 2 are drawn." in picture.caption
     assert "Of 9 heads the first 6 are drawn." in picture.caption
     assert "Of 29 tokens the first 24 are drawn." in picture.caption
 
@@ -202,7 +207,7 @@ def test_what_is_left_out_is_said():
 def test_the_model_is_left_as_it_was():
     model = decoder().train()
     before = {name: p.clone() for name, p in model.named_parameters()}
-    draw_lower_triangle(model, torch.randint(37, (5,)), "abcde")
+    draw_attention_between_tokens(model, torch.randint(37, (5,)), strings=["abcde"])
     assert model.training
     assert all(p.grad is None and torch.equal(p, before[name]) for name, p in model.named_parameters())
 
@@ -210,9 +215,53 @@ def test_the_model_is_left_as_it_was():
 @pytest.mark.usefixtures("as_users_run_it")
 def test_a_string_for_each_token():
     with pytest.raises(ValueError, match="strings must be one for each of 5 tokens, got 4"):
-        draw_lower_triangle(decoder(), torch.randint(37, (5,)), "abcd")
+        draw_attention_between_tokens(decoder(), torch.randint(37, (5,)), strings=["abcd"])
     with pytest.raises(ValueError, match="strings must be one for each of 5 tokens, got 6"):
-        draw_between_tokens(encoder(), torch.randint(37, (5,)), torch.ones(5, dtype=torch.bool), "abcdef")
+        draw_attention_between_tokens(
+            encoder(), torch.randint(37, (5,)), strings=["abcdef"], visible=torch.ones(5, dtype=torch.bool)
+        )
+
+
+# --- any model, any batch --------------------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    source: Tensor
+    source_visible: Tensor
+    target: Tensor
+    next: Tensor
+
+
+class Text(NamedTuple):
+    ids: Tensor
+    visible: Tensor
+    label: Tensor
+
+
+def test_a_batch_is_drawn_by_its_fields():
+    images = torch.rand(3, 2, 6, 15, dtype=torch.float64)
+    assert len(list(draw_attention(ready(vision_transformer()), (images, torch.arange(3))))) == 2
+    real = torch.tensor([[True] * 5 + [False] * 2] * 3)
+    text = Text(torch.randint(37, (3, 7)), real, torch.arange(3))
+    (picture,) = draw_attention(classifier(choices.FirstToken()), text, lambda ids: [f"t{i}" for i in ids], 1)
+    assert labels(picture.figure.axes[0].yaxis) == [f"t{i}" for i in text.ids[0, :5]]
+    following = torch.where(real, 1, -100)
+    pair = Pair(text.ids, real, text.ids, following)
+    (picture,) = draw_attention(encoder_decoder(), pair, n_examples=1)
+    assert labels(picture.figure.axes[0].yaxis) == [str(i) for i in text.ids[0, :5].tolist()]
+    (picture,) = draw_attention(decoder(), (text.ids, text.ids), n_examples=1)
+    assert "later tokens, which the causal mask hides, are grey" in picture.caption
+
+
+def test_a_model_without_attention_or_description_has_no_pictures():
+    resnet = ResNet(ResNetConfig(n_classes=5, n_blocks=1))
+    assert list(draw_attention(resnet, (torch.rand(1, 3, 8, 8),))) == []
+    assert list(draw_attention(torch.nn.Linear(3, 3), (torch.rand(1, 3),))) == []
+
+
+def test_an_image_of_another_size_has_another_grid():
+    model, image = ready(vision_transformer()), torch.rand(2, 8, 9, dtype=torch.float64)
+    assert drawn(panels(draw_attention_over_image(model, image).figure)[0]).shape == (4, 3)
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------

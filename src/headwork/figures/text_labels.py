@@ -1,4 +1,4 @@
-"""Words from outside (labels, tokens, names of runs) so that a figure shows every letter of them."""
+"""Labels, tokens and names of runs, written so that a figure shows every letter of them."""
 
 MARKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 """What cannot be seen, and what is drawn for it; the font that comes with matplotlib has all three."""

@@ -5,11 +5,13 @@ import math
 
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image, ImageChops
 from torch import nn
 
+from headwork.figures import animate_centres, centres, draw_centres
 from headwork.functional.gaussian import full_precision
-from headwork.inspection import animate_centres, centre_figures, draw_centres, snapshot_centres
+from headwork.inspection import snapshot_centres
 from headwork.layers import GaussianAttention
 
 
@@ -63,7 +65,7 @@ def test_a_snapshot_is_drawn_as_the_model_is():
     assert [p.center for p in of_model.patches] == [p.center for p in of_snapshot.patches]
 
 
-def test_a_line_leads_through_the_earlier_places():
+def test_a_line_leads_through_the_earlier_centres():
     layer = heads()
     with torch.no_grad():
         layer.centre.sub_(5)
@@ -74,17 +76,36 @@ def test_a_line_leads_through_the_earlier_places():
     for head, way in enumerate(ways):
         expected = torch.tensor([snapshot["heads"]["centre"][head] for snapshot in history])
         torch.testing.assert_close(torch.tensor(way).flip(1).float(), expected)
-    assert max(abs(place) for pair in history[0]["heads"]["centre"] for place in pair) > 4  # the furthest was long ago
-    far = 1 + max(abs(place) for snapshot in history for pair in snapshot["heads"]["centre"] for place in pair)
-    assert ax.get_xlim() == pytest.approx((-far, far))
+    furthest = max(abs(at) for snapshot in history for pair in snapshot["heads"]["centre"] for at in pair)
+    assert max(abs(at) for pair in history[0]["heads"]["centre"] for at in pair) == furthest > 4  # it was long ago
+    assert ax.get_xlim()[1] == -ax.get_xlim()[0] > furthest
     assert draw_centres(history[0], reach=3.5).axes[0].get_xlim() == (-3.5, 3.5)
 
 
+@pytest.mark.parametrize("precision", ["isotropic", "diagonal", "full"])
+def test_outlines_lie_inside_the_panel_and_labels_inside_the_figure(precision):
+    layer = heads(precision)
+    with torch.no_grad():
+        layer.centre.mul_(3)
+    figure = draw_centres(nn.Sequential(layer, heads(precision)), title="a title")
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    for ax in figure.axes:
+        panel = ax.get_window_extent()
+        for patch in (patch for patch in ax.patches if max(patch.width, patch.height) < 2 * centres.WIDEST_OUTLINE):
+            outline = patch.get_window_extent()
+            assert panel.x0 < outline.x0 < outline.x1 < panel.x1
+            assert panel.y0 < outline.y0 < outline.y1 < panel.y1
+        labelled = ax.get_tightbbox(canvas.get_renderer())
+        assert 0 <= labelled.x0 < labelled.x1 <= figure.bbox.width
+        assert 0 <= labelled.y0 < labelled.y1 <= figure.bbox.height
+
+
 def test_many_layers_stand_in_rows(tmp_path):
-    figure = draw_centres(nn.ModuleList(GaussianAttention(2, 1) for _ in range(centre_figures.MOST_ACROSS + 1)))
+    figure = draw_centres(nn.ModuleList(GaussianAttention(2, 1) for _ in range(centres.MOST_ACROSS + 1)))
     figure.savefig(tmp_path / "many.png")
     titles = [ax.get_title() for ax in figure.axes if ax.axison]
-    assert titles == [str(i) for i in range(centre_figures.MOST_ACROSS + 1)]
+    assert titles == [str(i) for i in range(centres.MOST_ACROSS + 1)]
 
 
 def test_the_animation_has_a_frame_for_each_epoch_and_its_panels_stand_still(tmp_path):
@@ -104,8 +125,8 @@ def test_the_animation_has_a_frame_for_each_epoch_and_its_panels_stand_still(tmp
 
 
 def test_every_frame_shows_the_way_so_far(tmp_path, monkeypatch):
-    lengths, draw = [], centre_figures._draw_layer
-    monkeypatch.setattr(centre_figures, "_draw_layer", lambda ax, way: (lengths.append(len(way)), draw(ax, way)))
+    lengths, draw = [], centres._draw_layer
+    monkeypatch.setattr(centres, "_draw_layer", lambda ax, way: (lengths.append(len(way)), draw(ax, way)))
     animate_centres(moved(heads(), 4), tmp_path / "centres.gif")
     assert lengths[-4:] == [1, 2, 3, 4]
 

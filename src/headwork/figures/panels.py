@@ -1,4 +1,4 @@
-"""The figures of the lab look alike: a prediction is a dashed line, a measurement a circle, black on white."""
+"""Panels of the lab's figures: a prediction is a dashed line, a measurement a circle, black on white."""
 
 from typing import Any
 

@@ -1,13 +1,12 @@
-"""The places of the heads in TensorBoard, step by step."""
+"""The centres of Gaussian heads in TensorBoard, step by step."""
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from matplotlib.figure import Figure
 from torch import nn
 
+from headwork.figures.centres import draw_centres
 from headwork.inspection.centres import gaussian_layers, half_radius
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @runtime_checkable
@@ -16,11 +15,11 @@ class Writer(Protocol):
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
 
-    def add_figure(self, tag: str, figure: "Figure", global_step: int) -> None: ...
+    def add_figure(self, tag: str, figure: Figure, global_step: int) -> None: ...
 
 
 def log_heads(writer: Writer, model: nn.Module, step: int) -> None:
-    """Write where every Gaussian head looks and how widely, and a figure of all centres.
+    """Write the centre and the width of every Gaussian head, and a figure of all centres.
 
     The scalars are called `heads/layers.0/head 3/row`, `.../column` (of the centre, away from the query) and
     `.../width`: the `half_radius` in pixels, which for diagonal and full precisions is that of the circle with the area
@@ -29,8 +28,6 @@ def log_heads(writer: Writer, model: nn.Module, step: int) -> None:
     layers = gaussian_layers(model)
     if not layers:
         return
-    from headwork.inspection.centre_figures import draw_centres
-
     for name, layer in layers.items():
         widths = half_radius(layer.alpha.detach()).tolist()
         for head, ((row, column), width) in enumerate(zip(layer.centre.tolist(), widths, strict=True)):

@@ -1,0 +1,126 @@
+"""What a classifier gets right and wrong: the confusion matrix, and images that it got wrong."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from headwork.figures.style import GLOW, INK, UPWARDS, plot_style, show_image
+from headwork.figures.text_labels import shorten
+
+N_CLASSES_COUNTED = 30
+"""With more classes than this the cells are too small for numbers."""
+
+
+class Mistake(NamedTuple):
+    """An example that was classified wrongly, and the probability of the wrong answer."""
+
+    example: int
+    true: str
+    predicted: str
+    probability: float
+
+
+def count_confusions(
+    truth: Int[Tensor, "example"], predicted: Int[Tensor, "example"], labels: Sequence[str]
+) -> Int[Tensor, "class predicted_class"]:
+    """The confusion matrix: how often each true class (row) was predicted to be each class (column).
+
+    >>> count_confusions(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), ["cat", "dog"])
+    tensor([[1, 1],
+            [0, 1]])
+    """
+    check_classes(truth, labels, "truth")
+    check_classes(predicted, labels, "predicted")
+    if len(truth) != len(predicted):
+        raise ValueError(f"truth and predicted must be of the same examples, got {len(truth)} and {len(predicted)}")
+    n_classes = len(labels)
+    return torch.bincount(truth.cpu() * n_classes + predicted.cpu(), minlength=n_classes**2).reshape(-1, n_classes)
+
+
+def draw_confusion_matrix(
+    truth: Int[Tensor, "example"], predicted: Int[Tensor, "example"], labels: Sequence[str]
+) -> Figure:
+    """How often each true class (row) was predicted to be each class (column); colours are fractions of the row."""
+    counts = count_confusions(truth, predicted, labels)
+    fraction = counts / counts.sum(1, keepdim=True).clamp(min=1)
+    names = [shorten(label, 16) for label in labels]
+    size = max(2.2, min(0.36 * len(labels), 7.5))
+    with plot_style():
+        figure = Figure(figsize=(size + 1.2, size + 0.9), layout="constrained")
+        ax = figure.subplots()
+        right = torch.diag(fraction.diagonal())
+        wrong = fraction - right
+        ax.imshow(right.numpy(), cmap=INK, vmin=0, vmax=1, interpolation="none")
+        ax.imshow(wrong.numpy(), cmap=GLOW, vmin=0, vmax=max(wrong.max().item(), 0.25), interpolation="none")
+        rotated = UPWARDS if max(map(len, names)) > 3 else {}
+        ax.set_xticks(range(len(names)), names, parse_math=False, **rotated)
+        ax.set_yticks(range(len(names)), names, parse_math=False)
+        ax.tick_params(length=0)
+        ax.set(xlabel="predicted class", ylabel="true class")
+        ax.spines[:].set_visible(False)
+        if len(labels) <= N_CLASSES_COUNTED:
+            _write_counts(ax, counts, fraction)
+    return figure
+
+
+def worst_mistakes(
+    probabilities: Float[Tensor, "example class"], truth: Int[Tensor, "example"], labels: Sequence[str], n: int
+) -> list[Mistake]:
+    """The wrong predictions with the largest probability, worst first; at most n.
+
+    >>> worst_mistakes(torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.25, 0.75]]), torch.tensor([0, 1, 0]), "ab", n=5)[0]
+    Mistake(example=2, true='a', predicted='b', probability=0.75)
+    """
+    if not bool(probabilities.isfinite().all()):
+        raise ValueError("probabilities must be finite, got some that are not")
+    largest, predicted = probabilities.max(1)
+    wrong = (predicted != truth).nonzero().squeeze(1)
+    order = wrong[largest[wrong].argsort(descending=True, stable=True)[:n]]
+    return [Mistake(i, labels[int(truth[i])], labels[int(predicted[i])], float(largest[i])) for i in order.tolist()]
+
+
+def draw_mistakes(mistakes: Sequence[Mistake], images: Float[Tensor, "mistake channel row column"]) -> Figure:
+    """Images that were classified wrongly: the true class, the predicted class and its probability.
+
+    Images have values from 0 to 1, as they were before any normalisation.
+    """
+    if not mistakes:
+        raise ValueError("mistakes must hold at least one mistake, got none")
+    if len(images) != len(mistakes):
+        raise ValueError(f"images must be one for each of {len(mistakes)} mistakes, got {len(images)}")
+    n_across = min(len(mistakes), 6)
+    n_down = math.ceil(len(mistakes) / n_across)
+    with plot_style():
+        figure = Figure(figsize=(1.45 * n_across, 1.85 * n_down), layout="constrained")
+        axes = list(figure.subplots(n_down, n_across, squeeze=False).flat)
+        for ax in axes[len(mistakes) :]:
+            ax.set_axis_off()
+        for ax, mistake, image in zip(axes, mistakes, images, strict=False):
+            show_image(ax, image)
+            ax.set_title(f"true: {shorten(mistake.true, 14)}", loc="left", parse_math=False)
+            words = f"{shorten(mistake.predicted, 14)} ({mistake.probability:.2f})"
+            ax.set_xlabel(f"predicted: {words}", loc="left", parse_math=False)
+    return figure
+
+
+def check_classes(classes: Int[Tensor, "example"], labels: Sequence[str], name: str) -> None:
+    """Raise unless there are examples, each with one of the labels."""
+    if len(classes) == 0:
+        raise ValueError(f"{name} must hold at least one example, got none")
+    if classes.min() < 0 or classes.max() >= len(labels):
+        outside = classes[(classes < 0) | (classes >= len(labels))][0].item()
+        raise ValueError(f"{name} must name one of the {len(labels)} labels, 0 .. {len(labels) - 1}, got {outside}")
+
+
+def _write_counts(ax: Axes, counts: Tensor, fraction: Tensor) -> None:
+    """A zero says nothing and is left out; numbers on dark cells are white."""
+    size = 8 if len(counts) <= 12 else 6.5 if len(counts) <= 20 else 5
+    for row, column in counts.nonzero().tolist():
+        color = "white" if fraction[row, column] > 0.6 else "black"
+        ax.text(column, row, f"{counts[row, column]:,}", ha="center", va="center", color=color, fontsize=size)
