@@ -14,8 +14,9 @@ from headwork.inspection.costs import Cost, cost
 from headwork.inspection.head_figures import draw_seen
 from headwork.inspection.recording import record
 from headwork.inspection.style import plot_style
-from headwork.inspection.tracing import Trace, evaluating, trace
+from headwork.inspection.tracing import Trace, trace
 from headwork.layers.attention import MultiHeadAttention
+from headwork.layers.evaluation_mode import evaluation_mode
 from headwork.layers.gaussian import PositionAttention
 from headwork.layers.grid_attention import QueryShiftAttention
 from headwork.models.gaussian_image_encoder import GaussianImageEncoder
@@ -95,7 +96,7 @@ def look_at_heads(
     """
     if not names:
         return {}
-    with evaluating(model), torch.no_grad(), record(model, *(f"{name}.weights" for name in names)) as seen:
+    with evaluation_mode(model), torch.no_grad(), record(model, *(f"{name}.weights" for name in names)) as seen:
         model(*inputs, **masks)
     return {name: seen[f"{name}.weights"][0].float().cpu() for name in names}
 

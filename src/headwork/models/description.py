@@ -51,8 +51,11 @@ def describe(model: object) -> Description | None:
     >>> describe(hw.models.published("gpt2")).max_tokens
     1024
     """
-    found = getattr(model, "description", None)
-    return found if isinstance(found, Description) else None
+    for described in (model, getattr(model, "config", None)):
+        found = getattr(described, "description", None)
+        if isinstance(found, Description):
+            return found
+    return None
 
 
 def example_inputs(
