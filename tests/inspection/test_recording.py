@@ -214,7 +214,7 @@ def test_images_too():
 def test_seen_is_a_mapping(decoder, ids):
     with hw.record(decoder, "tokens", "layers.0.attention.weights") as seen:
         decoder(ids)
-    assert isinstance(seen, recording.Seen)
+    assert isinstance(seen, recording.Recording)
     assert len(seen) == 2
     assert {name: tuple(value.shape) for name, value in seen.items()} == {
         "tokens": (2, 11, 14),

@@ -1,4 +1,4 @@
-"""Look inside: what passes by, what shape it has, what it costs, where heads look.
+"""Look inside and write into a model: what passes, what shape it has, what it costs, what happens without it.
 
 The drawings are imported when they are first asked for, so that counting does not wait for Matplotlib.
 """
@@ -7,6 +7,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 from headwork.inspection import position_costs as position_costs
+from headwork.inspection.ablation import ablate as ablate
+from headwork.inspection.activation_patching import Effect as Effect
+from headwork.inspection.activation_patching import patching_effects as patching_effects
 from headwork.inspection.centres import Snapshot as Snapshot
 from headwork.inspection.centres import gaussian_layers as gaussian_layers
 from headwork.inspection.centres import half_radius as half_radius
@@ -15,7 +18,10 @@ from headwork.inspection.costs import Cost as Cost
 from headwork.inspection.costs import CostRow as CostRow
 from headwork.inspection.costs import cost as cost
 from headwork.inspection.head_log import log_heads as log_heads
-from headwork.inspection.recording import Seen as Seen
+from headwork.inspection.logit_lens import Lens as Lens
+from headwork.inspection.logit_lens import lens as lens
+from headwork.inspection.patching import patch as patch
+from headwork.inspection.recording import Recording as Recording
 from headwork.inspection.recording import record as record
 from headwork.inspection.tracing import Row as Row
 from headwork.inspection.tracing import Trace as Trace
