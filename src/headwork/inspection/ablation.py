@@ -1,7 +1,7 @@
 """Switch off heads or layers, to see what the model does without them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Literal
@@ -22,8 +22,8 @@ Ablation = Literal["zero", "mean"] | Mapping[str, Tensor]
 def ablate(
     model: nn.Module,
     *,
-    heads: Mapping[str, Iterable[int]] | None = None,
-    layers: Iterable[str] = (),
+    heads: Mapping[str, Collection[int]] | None = None,
+    layers: str | Iterable[str] = (),
     by: Ablation = "zero",
 ) -> Iterator[None]:
     """Switch off heads, by the name of their attention module, and layers, by their name; `*` is that of `record`.
@@ -43,22 +43,21 @@ def ablate(
     """
     if isinstance(by, str) and by not in ("zero", "mean"):
         raise ValueError(f"by must be 'zero', 'mean' or a recording, got {by!r}")
-    edits = {**_head_edits(model, heads or {}, by), **_layer_edits(model, [*layers], by)}
+    edits = {**_head_edits(model, heads or {}, by), **_layer_edits(model, [layers] if isinstance(layers, str) else [*layers], by)}
     if not edits:
         raise ValueError("ablate needs heads or layers to switch off, got neither")
     with edit_outputs(model, edits, action="ablate"):
         yield
 
 
-def _head_edits(model: nn.Module, heads: Mapping[str, Iterable[int]], by: Ablation) -> dict[str, HookEdit]:
+def _head_edits(model: nn.Module, heads: Mapping[str, Collection[int]], by: Ablation) -> dict[str, HookEdit]:
     points = {
         name.removesuffix(".heads"): module.axes.split().index("head")
         for name, module in named_points(model).items()
-        if name.endswith(".heads") and isinstance(module, HookPoint)
+        if name.endswith(".heads") and isinstance(module, HookPoint) and "head" in module.axes.split()
     }
     chosen: defaultdict[str, set[int]] = defaultdict(set)
     for pattern, indices in heads.items():
-        indices = [*indices]
         for name in choose_points(points, [pattern]):
             chosen[name].update(indices)
     for name in chosen:
