@@ -89,7 +89,9 @@ def small_vit(pooling: ClassToken | MeanPooling = ClassToken()) -> VisionTransfo
 
 def small_gaussian() -> GaussianImageEncoder:
     return lively(
-        GaussianImageEncoder(GaussianImageEncoderConfig(n_classes=5, image=(6, 8), n_channels=3, d_model=14, n_layers=2))
+        GaussianImageEncoder(
+            GaussianImageEncoderConfig(n_classes=5, image=(6, 8), n_channels=3, d_model=14, n_layers=2)
+        )
     )
 
 

@@ -171,6 +171,7 @@ def test_a_model_without_description_is_asked_by_the_names_of_its_modules():
         network(x)
 
 
+@pytest.mark.usefixtures("as_users_run_it")
 def test_mistakes(decoder, ids):
     for arguments, message in (
         ({"heads": {"layers.0.attentoin": [0]}}, "did you mean 'layers.0.attention'"),

@@ -220,7 +220,7 @@ def test_edits_apply_from_outside_in_and_in_the_order_of_the_dictionary(decoder,
         return lambda value: order.append(word)
 
     with (
-        hw.patch(decoder, {name: note("outer"), f"{name[:-1]}?": note("outer, by pattern")}),
+        hw.patch(decoder, {name: note("outer"), f"?{name[1:]}": note("outer, by pattern")}),
         hw.record(decoder),
         hw.patch(decoder, {name: note("inner")}),
     ):
@@ -394,6 +394,7 @@ def test_another_shape_dtype_or_device_names_the_point_and_both(decoder, ids, na
             decoder(ids)
 
 
+@pytest.mark.usefixtures("as_users_run_it")
 def test_what_is_no_tensor_is_refused(decoder, ids):
     with raises(TypeError, "layers.0 must be a tensor or None, got list"), hw.patch(decoder, {"layers.0": list}):
         decoder(ids)
