@@ -43,10 +43,8 @@ def ablate(
     """
     if isinstance(by, str) and by not in ("zero", "mean"):
         raise ValueError(f"by must be 'zero', 'mean' or a recording, got {by!r}")
-    edits = {
-        **_head_edits(model, heads or {}, by),
-        **_layer_edits(model, [layers] if isinstance(layers, str) else [*layers], by),
-    }
+    layers = [layers] if isinstance(layers, str) else [*layers]
+    edits = {**_head_edits(model, heads or {}, by), **_layer_edits(model, layers, by)}
     if not edits:
         raise ValueError("ablate needs heads or layers to switch off, got neither")
     with edit_outputs(model, edits, action="ablate"):
