@@ -15,7 +15,6 @@ from headwork.choices import (
     RotaryPositions,
     TextPositions,
 )
-from headwork.layers import LazyHookPoint
 from headwork.models import (
     Decoder,
     DecoderConfig,
@@ -118,9 +117,6 @@ def inputs_of(model: nn.Module, batch: int = 2) -> tuple[Tensor, ...]:
 def hooks_of(model: nn.Module) -> dict[str, list[object]]:
     """Every hook of every module, in their order."""
     return {
-        name: [
-            *(list(getattr(module, kind).items()) for kind in vars(module) if kind.endswith("_hooks")),
-            *(list(module._lazy_hooks.items()) if isinstance(module, LazyHookPoint) else ()),
-        ]
+        name: [list(hooks.items()) for kind, hooks in vars(module).items() if kind.endswith("_hooks")]
         for name, module in model.named_modules()
     }

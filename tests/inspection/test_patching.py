@@ -255,7 +255,7 @@ def test_gradients_pass_through_the_edit(name):
     decoder, ids = small_decoder(), torch.randint(VOCAB, (1, 4))
 
     def logits(scale):
-        with hw.patch(decoder, {name: lambda value: scale * value}):
+        with hw.patch(decoder, {name: lambda value: value + scale * torch.linspace(0, 1, value.shape[-1])}):
             return decoder(ids)[0, -1, :3]
 
     assert torch.autograd.gradcheck(logits, (torch.tensor(1.3, requires_grad=True),))
