@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from headwork import storage as storage
     from headwork import tasks as tasks
     from headwork import training as training
+    from headwork.inspection import ablate as ablate
     from headwork.inspection import cost as cost
+    from headwork.inspection import lens as lens
+    from headwork.inspection import patch as patch
     from headwork.inspection import record as record
     from headwork.inspection import trace as trace
     from headwork.storage import load as load
@@ -54,7 +57,10 @@ _ROOMS = (
     "tasks",
     "training",
 )
-_FROM = {"cost": "inspection", "trace": "inspection", "record": "inspection", "load": "storage", "save": "storage"}
+_FROM = {
+    **dict.fromkeys(("ablate", "cost", "lens", "patch", "record", "trace"), "inspection"),
+    **dict.fromkeys(("load", "save"), "storage"),
+}
 
 
 def __getattr__(name: str) -> object:

@@ -163,3 +163,12 @@ def test_counts_in_inference_mode_and_with_keywords():
     assert expected.n_tokens == 50
     with torch.inference_mode():
         assert hw.cost(layer, x, memory).flops == expected.flops
+
+
+def test_a_notebook_shows_a_table_of_operations():
+    attention, x = MultiHeadAttention(d_model=64, n_heads=4), torch.randn(1, 5, 64)
+    found = hw.cost(attention, x, x)
+    html = found._repr_html_()
+    assert f"<td>projections</td><td>{found.projections:,}</td>" in html
+    for line in (*str(found).splitlines()[:3], *found.verdict().splitlines()):
+        assert line in html

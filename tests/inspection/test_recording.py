@@ -211,10 +211,10 @@ def test_images_too():
     assert seen["layers.1.attention.weights"].shape == (2, 7, 7, 7)
 
 
-def test_seen_is_a_mapping(decoder, ids):
+def test_a_recording_is_a_mapping(decoder, ids):
     with hw.record(decoder, "tokens", "layers.0.attention.weights") as seen:
         decoder(ids)
-    assert isinstance(seen, recording.Seen)
+    assert isinstance(seen, recording.Recording)
     assert len(seen) == 2
     assert {name: tuple(value.shape) for name, value in seen.items()} == {
         "tokens": (2, 11, 14),
@@ -248,3 +248,23 @@ def test_relative_positions_under_autocast_can_be_looked_at_outside():
     with hw.record(layer) as seen, torch.autocast("cpu", torch.bfloat16):
         layer(x, x)
     torch.testing.assert_close(seen["weights"].float().sum(-1), torch.ones(1, 2, 5), rtol=0, atol=0.02)
+
+
+def test_a_recording_prints_names_and_shapes_and_computes_nothing_for_it(decoder, ids):
+    weights = "layers.0.attention.weights"
+    with hw.record(decoder, weights, "layers.0", every_call=True) as seen:
+        assert repr(seen) == "Recording: 0 of 2 points passed"
+        decoder(ids[:, :5])
+        decoder(ids)
+
+    lines = [
+        "Recording: 2 of 2 points passed",
+        "  layers.0.attention.weights  [2, 7, 11, 11]  2 calls",
+        "  layers.0                    [2, 11, 14]  2 calls",
+    ]
+    assert repr(seen) == "\n".join(lines)
+    assert seen.shape(weights) == (2, 7, 11, 11)
+    assert type(seen[weights]) is torch.Tensor  # not the fake tensor that the shape was found with
+    assert "<td>layers.0.attention.weights</td><td>[2, 7, 11, 11]</td><td>2 calls</td>" in seen._repr_html_()
+    with pytest.raises(KeyError, match="did you mean"):
+        seen.shape("layers.0.attention.weight")

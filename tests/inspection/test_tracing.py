@@ -1,5 +1,7 @@
 """hw.trace: every intermediate with its name, axes and shape."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
@@ -130,3 +132,14 @@ def test_the_axes_can_be_left_out():
     assert "batch" in table.text()
     assert "batch" not in table.text(axes=False)
     assert "[1, 4, 17, 17]" in table.text(axes=False)
+
+
+def test_a_notebook_shows_the_folded_table():
+    config = published_with_three_layers()
+    html = hw.trace(config.build(), torch.zeros(1, 5, dtype=torch.long))._repr_html_()
+    assert "<td>layers.0.attention.weights</td><td>[1, 12, 5, 5]</td><td>batch head query key</td>" in html
+    assert "<td>layers.1 ... layers.2</td><td></td><td>like layers.0</td>" in html
+
+
+def published_with_three_layers():
+    return dataclasses.replace(hw.models.published("gpt2"), n_layers=3, vocab=31)

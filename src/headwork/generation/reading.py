@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headwork.generation.one_token import DecoderTwin, EncoderDecoderTwin, Watch, is_plain
 from headwork.generation.sampling import check_scores
-from headwork.inspection.tracing import evaluating
+from headwork.layers.evaluation_mode import evaluation_mode
 from headwork.models import Decoder, EncoderDecoder
 
 
@@ -50,11 +50,11 @@ class TextReader:
 
     def _read(self, ids: Tensor) -> Tensor:
         if self.twin is None or self.watch:
-            with evaluating(self.model):
+            with evaluation_mode(self.model):
                 return self.model(ids, visible=self.visible, cache=self.cache)[:, -1]
         if self.cache.n_tokens and ids.shape[1] == 1:
             return self.twin(ids, self.visible, self.cache)
-        with evaluating(self.model):  # only the last token's words are asked for
+        with evaluation_mode(self.model):  # only the last token's words are asked for
             x = self.model.decode(ids, visible=self.visible, cache=self.cache)[:, -1:]
             return self.model.lm_head(x, self.model.embedding)[:, -1]
 
@@ -71,7 +71,7 @@ class TargetReader:
         self.model, self.cache = model, model.new_cache()
         self.twin = EncoderDecoderTwin(model) if is_plain(model) else None
         self.watch = Watch(model)
-        with torch.inference_mode(), evaluating(model):
+        with torch.inference_mode(), evaluation_mode(model):
             self.memory = model.encode(source, visible=source_visible)
         self.memory_visible = source_visible
 
@@ -93,5 +93,5 @@ class TargetReader:
     def _read(self, ids: Tensor) -> Tensor:
         if self.twin is not None and not self.watch and self.cache.n_tokens and ids.shape[1] == 1:
             return self.twin(ids, self.memory_visible, self.cache)
-        with evaluating(self.model):
+        with evaluation_mode(self.model):
             return self.model.decode(ids, self.memory, memory_visible=self.memory_visible, cache=self.cache)[:, -1]

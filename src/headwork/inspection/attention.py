@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.inspection.recording import record
-from headwork.inspection.tracing import evaluating
+from headwork.layers.evaluation_mode import evaluation_mode
 from headwork.models.description import describe
 
 
@@ -34,6 +34,6 @@ def attention_weights_of(
     """
     if not names:
         return {}
-    with evaluating(model), torch.no_grad(), record(model, *(f"{name}.weights" for name in names)) as seen:
+    with evaluation_mode(model), torch.no_grad(), record(model, *(f"{name}.weights" for name in names)) as seen:
         model(*inputs, **masks)
     return {name: seen[f"{name}.weights"][0].float().cpu() for name in names}

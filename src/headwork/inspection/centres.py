@@ -19,7 +19,7 @@ class Places(TypedDict):
 
 
 Snapshot = dict[str, Places]
-"""The places of the heads of every Gaussian layer, by its name."""
+"""The centres and precisions of the heads of every Gaussian layer, by its name."""
 
 
 def gaussian_layers(model: nn.Module) -> dict[str, GaussianAttention]:

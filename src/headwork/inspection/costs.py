@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headwork.inspection.tracing import evaluating
+from headwork.inspection.html_table import html_table
 from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.embeddings import LMHead, PatchEmbedding
+from headwork.layers.evaluation_mode import evaluation_mode
 from headwork.layers.feed_forward import FeedForward
 from headwork.layers.gaussian import PositionAttention
 from headwork.layers.grid_attention import QueryShiftAttention
@@ -114,6 +115,14 @@ class Cost:
             lines.append(f"  {operation:<15} {flops:,} ({flops / max(self.flops, 1):.1%})")
         return "\n".join([*lines, self.verdict()])
 
+    def _repr_html_(self) -> str:
+        rows = [
+            (kind, f"{flops:,}", f"{flops / max(self.flops, 1):.1%}") for kind, flops in self.by_operation().items()
+        ]
+        lines = str(self).splitlines()
+        about = "<br>".join(lines[:3] + lines[3 + len(rows) :])
+        return f"<p>{about}</p>" + html_table(("operation", "FLOPs", "share"), rows)
+
 
 def cost(model: nn.Module, *inputs: Tensor, **keywords: object) -> Cost:
     """Count one forward pass of the model on these inputs, attention products included.
@@ -133,7 +142,7 @@ def cost(model: nn.Module, *inputs: Tensor, **keywords: object) -> Cost:
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
-        evaluating(model),
+        evaluation_mode(model),
         calls.watching(model),
         kept.watching(),
         counter,

@@ -1,6 +1,6 @@
-r"""What each way to know places costs an attention layer: question (b.2) of the ETH sheet, by formula and counted.
+r"""What each position code costs an attention layer: question (b.2) of the ETH sheet, by formula and counted.
 
-With $N$ tokens of width $D$ on $R \times C$ places, and $h$ heads of width $d$ ($h\,d = D$), for one image:
+With $N$ tokens of width $D$ on $R \times C$ pixels, and $h$ heads of width $d$ ($h\,d = D$), for one image:
 
 | | projections | scores | mixing | weights |
 |---|---|---|---|---|

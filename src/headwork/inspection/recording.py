@@ -1,22 +1,23 @@
 """Look at what passes inside a model, by name, without changing what comes out."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from fnmatch import fnmatchcase
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from headwork.checks import nearest
+from headwork.inspection.html_table import html_table
+from headwork.inspection.points import check_not_compiled, choose_points, named_points
 from headwork.layers.hook_point import LazyHookPoint
 
 
-class Seen(Mapping[str, Tensor]):
-    """The tensors a recording has seen, by name; the last call's if there were several.
+class Recording(Mapping[str, Tensor]):
+    """The tensors that passed while the model was recorded, by name; the last call's if there were several.
 
-    Attention weights are computed at the first look, from the queries and keys that passed; what nobody looks at costs
-    nothing.
+    Attention weights are computed when they are first asked for, from the queries and keys that passed.
     """
 
     def __init__(self, names: list[str]) -> None:
@@ -28,9 +29,15 @@ class Seen(Mapping[str, Tensor]):
 
     def calls(self, name: str) -> list[Tensor]:
         """The tensors of all calls, oldest first; `record(..., every_call=True)` keeps them."""
-        if name not in self._values:
-            raise KeyError(self._why_missing(name))
-        return [self._compute(name, call) for call in range(len(self._values[name]))]
+        return [self._compute(name, call) for call in range(len(self._calls(name)))]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor, which is not computed for it."""
+        value = self._calls(name)[-1]
+        if isinstance(value, Tensor):
+            return tuple(value.shape)
+        with warnings.catch_warnings(action="ignore"), FakeTensorMode(allow_non_fake_inputs=True):
+            return tuple(value().shape)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -38,18 +45,33 @@ class Seen(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def __repr__(self) -> str:
+        rows = self._rows()
+        width = max((len(name) for name, *_ in rows), default=0)
+        lines = [f"  {name:<{width}}  {shape}  {calls}".rstrip() for name, shape, calls in rows]
+        return "\n".join([f"Recording: {len(rows)} of {len(self._names)} points passed", *lines])
+
+    def _repr_html_(self) -> str:
+        return html_table(("name", "shape", "calls"), self._rows())
+
+    def _rows(self) -> list[tuple[str, list[int], str]]:
+        calls = {name: len(values) for name, values in self._values.items()}
+        return [(name, list(self.shape(name)), f"{n} calls" if n > 1 else "") for name, n in calls.items()]
+
     def _compute(self, name: str, call: int) -> Tensor:
-        if name not in self._values:
-            raise KeyError(self._why_missing(name))
-        value = self._values[name][call]
+        values = self._calls(name)
+        value = values[call]
         if not isinstance(value, Tensor):
-            value = self._values[name][call] = value()
+            value = values[call] = value()
         return value
 
-    def _why_missing(self, name: str) -> str:
+    def _calls(self, name: str) -> list[Tensor | Callable[[], Tensor]]:
+        if name in self._values:
+            return self._values[name]
         if name in self._names:
-            return f"{name!r} is recorded, but the model has not passed it: call the model inside the with block"
-        return f"{name!r} is not recorded{nearest(name, self._names)}"
+            why = "is recorded, but the model has not passed it: call the model inside the with block"
+            raise KeyError(f"{name!r} {why}")
+        raise KeyError(f"{name!r} is not recorded{nearest(name, self._names)}")
 
     def _keep(self, name: str, every_call: bool, value: Tensor | Callable[[], Tensor]) -> None:
         earlier = self._values.pop(name, []) if every_call else []
@@ -57,48 +79,44 @@ class Seen(Mapping[str, Tensor]):
 
 
 @contextmanager
-def record(model: nn.Module, *names: str, every_call: bool = False) -> Iterator[Seen]:
+def record(model: nn.Module, *names: str, every_call: bool = False) -> Iterator[Recording]:
     """Record what passes the named points (all of them, unless some are named) while the block runs.
 
     A name is that of any module inside the model and stands for what the module returns; `*` matches any part of it.
-    The output of the model itself is called `output`.
+    The output of the model itself is called `output`. What is recorded is what flowed on: after `patch`, and after the
+    hooks that were there before.
 
     >>> attention = hw.layers.MultiHeadAttention(d_model=8, n_heads=2)
     >>> x = torch.randn(1, 5, 8)
-    >>> with hw.record(attention) as seen:
+    >>> with hw.record(attention, "queries", "weights") as seen:
     ...     y = attention(x, x)
-    >>> seen["weights"].shape, seen["queries"].shape
-    (torch.Size([1, 2, 5, 5]), torch.Size([1, 5, 2, 4]))
+    >>> seen["weights"].shape
+    torch.Size([1, 2, 5, 5])
+    >>> seen
+    Recording: 2 of 2 points passed
+      queries  [1, 5, 2, 4]
+      weights  [1, 2, 5, 5]
     """
-    if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
-        raise ValueError(
-            "record cannot look into a compiled model, whose insides no longer run one by one: "
-            "record the model that was given to torch.compile, and call that"
-        )
-    points = {name or "output": module for name, module in model.named_modules()}
-    chosen = _choose(list(points), names)
-    seen = Seen(chosen)
-    handles: list[RemovableHandle] = []
-    try:
+    points = named_points(model)
+    chosen = choose_points(points, names or ("*",))
+    check_not_compiled(points, chosen, "record")
+    seen = Recording(chosen)
+    with ExitStack() as hooks:
         for name in chosen:
             module, keep = points[name], partial(seen._keep, name, every_call)
             if isinstance(module, LazyHookPoint):
-                handles.append(module.register_lazy_hook(keep))
+                hooks.callback(module.register_lazy_hook(keep).remove)
             else:
-                handles.append(module.register_forward_hook(partial(_keep_output, keep)))
+                hooks.callback(module.register_forward_hook(KeepOutput(keep)).remove)
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-def _keep_output(keep: Callable[[Tensor], None], module: nn.Module, inputs: object, output: object) -> None:
-    if isinstance(output, Tensor):
-        keep(output)
+class KeepOutput:
+    """The hook of a recording; `patch` puts its own hooks before it."""
 
+    def __init__(self, keep: Callable[[Tensor], None]) -> None:
+        self.keep = keep
 
-def _choose(points: list[str], patterns: tuple[str, ...]) -> list[str]:
-    for pattern in patterns:
-        if not any(fnmatchcase(point, pattern) for point in points):
-            raise ValueError(f"no point is called {pattern!r}{nearest(pattern, points)}")
-    return [p for p in points if not patterns or any(fnmatchcase(p, pattern) for pattern in patterns)]
+    def __call__(self, module: nn.Module, inputs: object, output: object) -> None:
+        if isinstance(output, Tensor):
+            self.keep(output)

@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from headwork.checks import nearest
+from headwork.inspection.html_table import html_table
 from headwork.inspection.recording import record
+from headwork.layers.evaluation_mode import evaluation_mode
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class Trace:
 
     def __str__(self) -> str:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        rows = [(row.name, list(row.shape) if row.shape else "", " ".join(row.axes)) for row in self._folded()]
+        return html_table(("name", "shape", "axes"), rows)
 
     def text(self, *, fold: bool = True, axes: bool = True) -> str:
         """The table as text; layers that are alike are listed once unless `fold` is False."""
@@ -101,26 +105,12 @@ def trace(model: nn.Module, *inputs: Tensor, **keywords: object) -> Trace:
     }
     if not axes:
         return Trace(())
-    with evaluating(model), torch.no_grad(), record(model, *axes) as seen:
+    with evaluation_mode(model), torch.no_grad(), record(model, *axes) as seen:
         model(*inputs, **keywords)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        shapes = {name: tuple(seen[name].shape) for name in seen}
-    rows = [Row(name, tuple(axes[name]), shape) for name, shape in shapes.items()]
+    rows = [Row(name, tuple(axes[name]), seen.shape(name)) for name in seen]
     for row in rows:
         assert len(row.axes) == len(row.shape), f"{row.name} says it has the axes {row.axes}, but has {row.shape}"
     return Trace(tuple(rows))
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; every module gets its own mode back."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 def _layer_of(name: str) -> tuple[str | None, int]:
