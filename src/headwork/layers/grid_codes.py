@@ -11,7 +11,7 @@ from headwork.functional.positions import sinusoidal_positions_2d
 
 
 class AbsolutePositionalEmbedding(nn.Module):
-    """A vector P for each (row, column), added to the token that stands there; sinusoidal or learned.
+    """A vector P for each (row, column), added to the token of that pixel; sinusoidal or learned.
 
     >>> AbsolutePositionalEmbedding((4, 5), d_model=8)(torch.zeros(2, 4, 5, 8)).shape
     torch.Size([2, 4, 5, 8])
@@ -42,6 +42,7 @@ class RelativePositionalEmbedding(nn.Module):
     """
 
     axes = "head row column key_row key_column"
+    operation = "scores"
 
     def __init__(self, grid: tuple[int, int], centre: Float[Tensor, "head 2"], alpha: Float[Tensor, "head"]) -> None:
         super().__init__()

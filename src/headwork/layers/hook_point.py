@@ -1,4 +1,4 @@
-"""Named places inside a model where a tensor can be looked at, or replaced, from outside."""
+"""Named points inside a model where a tensor can be looked at, or replaced, from outside."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from torch.utils.hooks import RemovableHandle
 
 
 class HookPoint(nn.Module):
-    """A place where a tensor passes by under a name and with named axes; it changes nothing.
+    """A point where a tensor passes by under a name and with named axes; it changes nothing.
 
     `hw.record` looks here, and so does any forward hook; what a hook returns replaces the tensor.
     """
@@ -39,7 +39,7 @@ class LazyHookPoint(HookPoint):
         return handle
 
     def publish(self, compute: Callable[[], Tensor]) -> Tensor | None:
-        """Show the tensor to forward hooks; returned only if one replaced it. Keepers may compute it later."""
+        """Show the tensor to forward hooks; returned only if one replaced it. Lazy hooks may compute it later."""
         new = self._show(compute)
         for keep in self._lazy_hooks.values():
             keep(compute if new is None else lambda: new)

@@ -25,7 +25,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from matplotlib.figure import Figure
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from headwork import choices
@@ -35,6 +35,7 @@ from headwork.data.examples import Examples
 from headwork.lab.claim import Claim, Experiment, seeded
 from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, about, at_least, at_most, same
+from headwork.layers import Stack
 from headwork.models import VisionTransformer, VisionTransformerConfig
 
 N_CLASSES = 10
@@ -85,14 +86,14 @@ def run(setup: Setup) -> Result:
         for _ in range(setup.n_runs):
             model = _model(setup, pooling)
             if setup.layers == "left out":
-                model.layers = nn.ModuleList()
+                model.layers = Stack([], final_norm=model.layers.final_norm)
             runs.append(_learn(setup, model, train, test))
         accuracy[pooling] = torch.tensor(runs, dtype=torch.float64).mean(0)
         parameters[pooling] = sum(p.numel() for p in model.pooling.parameters())
         with torch.no_grad():
             elsewhere[pooling] = model(torch.rand(1, 1, 12, 12)).shape[1]
     bare = _model(setup, "CLS")
-    bare.layers = nn.ModuleList()
+    bare.layers = Stack([], final_norm=bare.layers.final_norm)
     return Result(setup, accuracy, parameters, elsewhere, _accuracy(bare, test))
 
 
