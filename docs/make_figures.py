@@ -102,7 +102,7 @@ def main() -> None:
         draw_temperature().savefig(HERE / "temperature.png")
     torch.manual_seed(0)
     layer = hw.layers.GaussianAttention(d_model=8, n_heads=10, precision="diagonal")
-    layer.place_heads(2 * torch.randn(10, 2), 0.05 + torch.rand(10, 2))
+    layer.set_centres(2 * torch.randn(10, 2), 0.05 + torch.rand(10, 2))
     draw_position_heads(layer, (13, 15)).savefig(HERE / "heads.png")
     draw_gaussian_limit().savefig(HERE / "limit.png")
     with TemporaryDirectory() as folder:

@@ -1,7 +1,9 @@
 """Configs as JSON and back, and what is said of a file that is wrong."""
 
+import dataclasses
 import json
 import math
+import typing
 
 import pytest
 
@@ -118,3 +120,65 @@ def test_build_makes_the_model_of_the_config():
 def test_a_choice_of_another_kind_is_never_dropped_in_silence(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+# --- objects by the arguments of their constructors --------------------------------------------------------------------
+
+
+class Blur:
+    def __init__(self, size: tuple[int, int], strength: float, inner: "Blur | None" = None, *, device=None) -> None:
+        self.size, self.strength, self.inner = size, strength, inner
+
+
+class Open(typing.Protocol):
+    def load(self) -> str: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Words:
+    path: str
+
+    def load(self) -> str:
+        return self.path
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    data: Open
+    extra: object = None
+
+
+def test_any_object_that_keeps_its_arguments_survives_json():
+    blur = Blur((3, 5), -math.inf, Blur((1, 1), 0.5))
+    data = json.loads(json.dumps(config_to_dict(blur), allow_nan=False))
+    assert data["inner"] == {"kind": "Blur", "size": [1, 1], "strength": 0.5, "inner": None}
+    again = config_from_dict(data, [Blur])
+    assert (again.strength, again.inner.strength) == (-math.inf, 0.5)
+    assert tuple(again.size) == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"kind": "Blur", "size": [1, 1], "strenght": 1.0}, "Blur has no key 'strenght'; did you mean 'strength'?"),
+        ({"kind": "Blur", "size": [1, 1]}, "Blur needs the key 'strength', which is missing"),
+        ({"kind": "Path", "a": 1}, r"kind must be one of Blur, got 'Path'; .*classes=\[Path\]\) or --import my_module"),
+        ({"kind": "Blur", "size": [1, 1], "strength": 1, "inner": {"kind": "Path"}}, "kind must be one of Blur"),
+    ],
+)
+def test_what_a_file_gets_wrong_about_an_object_is_named(data, message):
+    with pytest.raises(ValueError, match=message):
+        config_from_dict(data, [Blur])
+
+
+def test_where_a_protocol_stands_any_class_that_was_passed_may_stand():
+    plan = Plan(data=Words(path="a.txt"), extra=Words(path="b.txt"))
+    data = json.loads(json.dumps(config_to_dict(plan)))
+    assert config_from_dict(data, [Plan, Words]) == plan
+    with pytest.raises(ValueError, match="kind must be one of Plan, got 'Words'"):
+        config_from_dict(data, [Plan])
+
+
+def test_two_classes_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="classes must have different names, got 2 that are called Blur"):
+        config_from_dict({"kind": "Blur"}, [Blur, type("Blur", (), {}), Blur])

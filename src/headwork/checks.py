@@ -41,7 +41,7 @@ def check_probability(**probabilities: float) -> None:
 
 
 def check_one_of(options: Collection[str], **values: str) -> None:
-    """A word is one of those that mean something.
+    """A name is one of those that mean something.
 
     >>> check_one_of(("pre", "post"), norm_order="mid")
     Traceback (most recent call last):
@@ -52,8 +52,8 @@ def check_one_of(options: Collection[str], **values: str) -> None:
             raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error about an unknown word: the nearest known one, or what there is.
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error about an unknown name: the nearest known one, or what there is.
 
     >>> nearest("bert-bas", ["bert-base", "gpt2"])
     "; did you mean 'bert-base'?"
@@ -61,5 +61,5 @@ def nearest(word: str, known: Iterable[str]) -> str:
     '; there are bert-base, gpt2'
     """
     known = list(known)
-    close = difflib.get_close_matches(word, known, n=1)
+    close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"

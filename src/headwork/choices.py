@@ -59,7 +59,7 @@ class SplitHeads(serialise.Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianHeads(serialise.Checked):
-    """Image heads that look at a learned place (row, column) away from the query, whatever is there: position only.
+    """Image heads that look at a learned offset (row, column) from the query, whatever is there: position only.
 
     `d_value=None` is the paper's width: each head passes on the whole token, and the output projection does the rest.
     `isotropic` has one alpha for both directions, `diagonal` one for each, `full` a matrix (and the slow path).
@@ -169,9 +169,9 @@ class NoPositions(serialise.Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedPositions(serialise.Checked):
-    """A learned vector for each of `max_tokens` places, added to the token."""
+    """A learned vector for each of `max_tokens` positions, added to the token."""
 
-    max_tokens: int
+    max_tokens: int = 512
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -192,7 +192,7 @@ class SinusoidalPositions(serialise.Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class RotaryPositions(serialise.Checked):
-    """Queries and keys are turned by an angle that grows with the place; any length."""
+    """Queries and keys are rotated by an angle that grows with the position; any length."""
 
     base: float = 10_000.0
     layout: Layout = "halves"
@@ -287,7 +287,7 @@ class ClassificationHead(serialise.Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLMHead(serialise.Checked):
-    """Masked language model: one score for each word at each token, through the transposed embedding table."""
+    """Masked language model: one score for each token of the vocabulary, through the transposed embedding table."""
 
     activation: Activation = "gelu"
 
@@ -302,7 +302,7 @@ class NoHead(serialise.Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class TiedLMHead(serialise.Checked):
-    """Words are scored by the transposed embedding table; `scaled` divides by sqrt(d_model) first, as T5 does."""
+    """Tokens are scored by the transposed embedding table; `scaled` divides by sqrt(d_model) first, as T5 does."""
 
     scaled: bool = False
     bias: bool = False
@@ -310,7 +310,7 @@ class TiedLMHead(serialise.Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class UntiedLMHead(serialise.Checked):
-    """Words are scored by a linear map of their own."""
+    """Tokens are scored by a linear map of its own."""
 
     bias: bool = False
 

@@ -171,14 +171,14 @@ def draw(
     keys = [str(j) for j in range(n_key)] if keys is None else list(keys)
     if queries is None:
         queries = keys[-n_query:] if n_query <= n_key else [str(i) for i in range(n_query)]
-    for name, words, size in (("keys", keys, n_key), ("queries", queries, n_query)):
-        if len(words) != size:
-            raise ValueError(f"{name} must have one word for each of the {size}, got {len(words)} words")
-    width = max(len(word) for word in [*keys, *queries])
-    header = " ".join(word.rjust(width) for word in ["", *keys])
+    for name, labels, size in (("keys", keys, n_key), ("queries", queries, n_query)):
+        if len(labels) != size:
+            raise ValueError(f"{name} must have one label for each of the {size}, got {len(labels)} labels")
+    width = max(len(label) for label in [*keys, *queries])
+    header = " ".join(label.rjust(width) for label in ["", *keys])
     rows = [
-        " ".join([word.rjust(width), *(("■" if sees else "·").rjust(width) for sees in row)])
-        for word, row in zip(queries, table.tolist(), strict=True)
+        " ".join([label.rjust(width), *(("■" if sees else "·").rjust(width) for sees in row)])
+        for label, row in zip(queries, table.tolist(), strict=True)
     ]
     return "\n".join("  " + line for line in [header, *rows])
 
@@ -204,9 +204,9 @@ def _real_tokens(
     if lengths.numel() and (lengths.min() < 0 or lengths.long().max() > n_token):
         raise ValueError(f"lengths must lie in 0 .. {n_token}, got {lengths.tolist()}")
     lengths = lengths.long()
-    place = torch.arange(n_token, device=lengths.device)
+    position = torch.arange(n_token, device=lengths.device)
     if side == "right":
-        return place < lengths[:, None]
+        return position < lengths[:, None]
     if side == "left":
-        return place >= n_token - lengths[:, None]
+        return position >= n_token - lengths[:, None]
     raise ValueError(f"side must be 'right' or 'left' (where the padding is), got {side!r}")

@@ -1,13 +1,16 @@
-"""Configs as plain data, ready for JSON, and back; what a file gets wrong is named.
+"""Configs, and objects that keep the arguments of their constructor, as plain data for JSON and back.
 
 >>> data = config_to_dict(choices.FeedForward(d_ff=32))
 >>> data
 {'kind': 'FeedForward', 'd_ff': 32, 'activation': 'gelu', 'bias': True}
 >>> config_from_dict(data, [choices.FeedForward]) == choices.FeedForward(d_ff=32)
 True
+>>> config_to_dict(hw.layers.AlibiPositions(n_heads=4))
+{'kind': 'AlibiPositions', 'n_heads': 4}
 """
 
 import dataclasses
+import inspect
 import math
 import types
 import typing
@@ -18,38 +21,69 @@ from headwork.checks import nearest
 
 Config = TypeVar("Config")
 
+_OF_A_MODEL = ("config", "positions", "layers", "pooling")
+"""Arguments of our models: the config, and the parts, which a model keeps in `parts` if they were given."""
+_OF_A_MACHINE = ("device", "dtype")
+"""Arguments that say where an object was made, not what it is."""
+
 
 def config_to_dict(config: object) -> dict[str, object]:
-    """A frozen dataclass as a dictionary; each one inside it says its kind."""
-    if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        raise TypeError(f"config must be an instance of a config class, got {config!r}")
-    fields = {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
-    return {"kind": type(config).__name__, **fields}
+    """A frozen dataclass by its fields, any other object by the arguments of its constructor; each says its kind.
+
+    The arguments are read from attributes of the same name, as scikit-learn does. One of our models is its config, and
+    the parts of a user's own that it was given, if any.
+    """
+    if isinstance(config, type) or type(config).__module__ == "builtins":
+        raise TypeError(f"config must be an instance of a config class or of a class of your own, got {config!r}")
+    kind = type(config).__name__
+    if dataclasses.is_dataclass(config):
+        fields = {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+        return {"kind": kind, **fields}
+    arguments, parts = _arguments(type(config)), getattr(config, "parts", None)
+    if isinstance(parts, dict) and "config" in arguments:
+        about = config_to_dict(config.config)  # type: ignore[attr-defined]
+        if not parts and type(config).__module__.startswith("headwork."):
+            return about
+        own = [name for name in arguments if name not in _OF_A_MODEL]
+        return {"kind": kind, "config": about, **_plain_arguments(config, own), **_plain_parts(parts)}
+    return {"kind": kind, **_plain_arguments(config, arguments)}
 
 
 def config_from_dict(data: object, kinds: Iterable[type[Config]]) -> Config:
-    """The config that `data` describes, which must be of one of the `kinds`.
+    """The config or object that `data` describes, which must be of one of the `kinds`; no other class is ever built.
 
     >>> config_from_dict({"kind": "FeedForward", "d_ff": 32, "activaton": "relu"}, [choices.FeedForward])
     Traceback (most recent call last):
     ValueError: FeedForward has no key 'activaton'; did you mean 'activation'?
     """
-    by_name = {kind.__name__: kind for kind in kinds}
+    kinds = list(dict.fromkeys(kinds))
+    names = [kind.__name__ for kind in kinds]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"classes must have different names, got {names.count(name)} that are called {name}")
+    return _build(data, kinds, kinds)
+
+
+def _build(data: object, allowed: list[type[Config]], kinds: list[type[Config]]) -> Config:
+    """One of the `allowed`; where anything may stand inside it, one of the `kinds` that the caller passed."""
+    by_name = {kind.__name__: kind for kind in allowed}
     if not isinstance(data, Mapping):
         raise ValueError(f"a config must be an object with a 'kind' of {', '.join(by_name)}, got {data!r}")
     name = data.get("kind")
     if not isinstance(name, str) or name not in by_name:
-        raise ValueError(f"kind must be one of {', '.join(by_name)}, got {name!r}")
+        remedy = f"; if that is a class of yours, pass it: hw.load(folder, classes=[{name}]) or --import my_module"
+        raise ValueError(f"kind must be one of {', '.join(by_name)}, got {name!r}{remedy if name else ''}")
     kind = by_name[name]
-    hints = typing.get_type_hints(kind)
+    known, needed = _keys(kind)
     given = {key: value for key, value in data.items() if key != "kind"}
     for key in given:
-        if key not in hints:
-            raise ValueError(f"{name} has no key {key!r}{nearest(key, hints)}")
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # every kind is a dataclass
-        if field.name not in given and field.default is dataclasses.MISSING:
-            raise ValueError(f"{name} needs the key {field.name!r}, which is missing")
-    return kind(**{key: _read(value, hints[key], f"{name}.{key}") for key, value in given.items()})
+        if key not in known:
+            raise ValueError(f"{name} has no key {key!r}{nearest(key, known)}")
+    for key in needed:
+        if key not in given:
+            raise ValueError(f"{name} needs the key {key!r}, which is missing")
+    read = _read if dataclasses.is_dataclass(kind) else _read_argument
+    return kind(**{key: read(value, known[key], f"{name}.{key}", kinds) for key, value in given.items()})
 
 
 class Checked:
@@ -65,26 +99,91 @@ class Checked:
                 raise ValueError(f"{where} must be {_wanted(options)}{hint}, got {value!r}")
 
 
-def _plain(value: object) -> object:
+def _plain(value: object, where: str = "") -> object:
     if dataclasses.is_dataclass(value):
         return config_to_dict(value)
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+    if isinstance(value, list | tuple):
+        return [_plain(item, where) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item, where) for key, item in value.items()}
     if isinstance(value, float) and math.isinf(value):
-        return "inf"  # JSON has no infinity
+        return "inf" if value > 0 else "-inf"  # JSON has no infinity
+    if where and not isinstance(value, str | int | float | types.NoneType):
+        if hasattr(value, "shape") or isinstance(value, type) or type(value).__module__ == "builtins":
+            raise ValueError(f"{where} must be plain data or an object of a class of yours to be saved, got {value!r}")
+        return config_to_dict(value)
     return value
 
 
-def _read(value: object, hint: object, where: str) -> object:
+def _plain_arguments(config: object, arguments: Iterable[str]) -> dict[str, object]:
+    kind = type(config).__name__
+    for name in arguments:
+        if not hasattr(config, name):
+            raise ValueError(f"{kind} must keep its argument {name} as an attribute, self.{name} = {name}, to be saved")
+    return {name: _plain(getattr(config, name), f"{kind}.{name}") for name in arguments}
+
+
+def _plain_parts(parts: dict[str, object]) -> dict[str, object]:
+    return {name: _plain(part, f"the part {name}") for name, part in parts.items()}
+
+
+def _arguments(kind: type) -> dict[str, inspect.Parameter]:
+    """The arguments of a constructor, by name."""
+    init = kind.__init__  # type: ignore[misc]
+    if init.__qualname__ in ("object.__init__", "Module.__init__"):  # which take none
+        return {}
+    arguments = dict(list(inspect.signature(init).parameters.items())[1:])
+    for argument in arguments.values():
+        if argument.kind not in (argument.POSITIONAL_OR_KEYWORD, argument.KEYWORD_ONLY):
+            raise ValueError(f"{kind.__name__} must name each argument of its constructor to be saved, got {argument}")
+    return {name: argument for name, argument in arguments.items() if name not in _OF_A_MACHINE}
+
+
+def _keys(kind: type) -> tuple[dict[str, object], list[str]]:
+    """The keys of a kind with their annotations, and those without a default."""
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        fields = dataclasses.fields(kind)
+        missing = dataclasses.MISSING
+        needed = [f.name for f in fields if f.default is missing and f.default_factory is missing]
+        return {field.name: hints[field.name] for field in fields}, needed
+    arguments = _arguments(kind)
+    try:
+        hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
+    except NameError:  # a name that only its own module knows
+        hints = {}
+    needed = [name for name, argument in arguments.items() if argument.default is argument.empty]
+    return {name: hints.get(name, object) for name in arguments}, needed
+
+
+def _read(value: object, hint: object, where: str, kinds: list[type]) -> object:
     """The value as the annotation wants it, or a ValueError that says where it does not fit."""
     options = _options(hint)
-    configs = [option for option in options if dataclasses.is_dataclass(option)]
-    if configs and isinstance(value, Mapping):
-        return config_from_dict(value, typing.cast(list[type[object]], configs))
+    if isinstance(value, Mapping):
+        allowed = [option for option in options if dataclasses.is_dataclass(option)]
+        allowed += kinds if any(_is_open(option) for option in options) else []
+        if allowed:
+            return _build(value, typing.cast(list[type], allowed), kinds)
     for option in options:
         if _fits(value, option):
             return _as(value, option)
     raise ValueError(f"{where} must be {_wanted(options)}, got {value!r}")
+
+
+def _read_argument(value: object, hint: object, where: str, kinds: list[type]) -> object:
+    """As `_read`, for a class of a user's own: its annotations are a help, not a rule."""
+    if isinstance(value, Mapping):
+        named = [option for option in _options(hint) if dataclasses.is_dataclass(option)]
+        return _build(value, [*kinds, *typing.cast(list[type], named)], kinds) if "kind" in value else dict(value)
+    for option in _options(hint):
+        if _fits(value, option) and option is not object:
+            return _as(value, option)
+    return [_read_argument(item, object, where, kinds) for item in value] if isinstance(value, list) else value
+
+
+def _is_open(option: object) -> bool:
+    """Whether objects of classes that are not known beforehand may stand there: a protocol, or any object."""
+    return option in (typing.Any, object) or getattr(option, "_is_protocol", False)
 
 
 def _options(hint: object) -> tuple[object, ...]:
@@ -113,7 +212,7 @@ def _fits(value: object, option: object) -> bool:
         items = (items[0],) * len(value) if items[-1] is Ellipsis else items
         return len(items) == len(value) and all(map(_fits, value, items))
     if option is float:
-        return value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool))
+        return value in ("inf", "-inf") or (isinstance(value, int | float) and not isinstance(value, bool))
     if option is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(option, type) and isinstance(value, option)

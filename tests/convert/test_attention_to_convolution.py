@@ -32,7 +32,7 @@ def random_layer(precision: str = "isotropic", d_value: int | None = None, **opt
 
 def sharp_layer(alpha: float, centres: list[tuple[float, float]]) -> GaussianAttention:
     layer = GaussianAttention(2, len(centres), d_out=5).double()
-    layer.place_heads(torch.tensor(centres).double(), torch.full((len(centres),), alpha).double())
+    layer.set_centres(torch.tensor(centres).double(), torch.full((len(centres),), alpha).double())
     return layer
 
 
@@ -62,7 +62,7 @@ def test_a_convolution_comes_back(kernel, tolerance):
     conv = nn.Conv2d(2, 3, kernel, padding="same", padding_mode="replicate", dtype=torch.float64)
     heads = attention_from_convolution(conv, tolerance).attention
     middle = torch.tensor([(size - 1) // 2 for size in kernel], dtype=torch.float64)
-    heads.place_heads(heads.centre - middle, heads.alpha)
+    heads.set_centres(heads.centre - middle, heads.alpha)
     back, error_bound, single_pixel = convolution_from_attention(heads, kernel, grid=(7, 11))
     torch.testing.assert_close(back.weight, conv.weight, rtol=0, atol=tolerance)
     torch.testing.assert_close(back.bias, conv.bias)
@@ -150,7 +150,7 @@ def test_sharper_heads_have_a_smaller_bound():
     layer = sharp_layer(1.0, centres)
     bounds = []
     for alpha in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0):
-        layer.place_heads(layer.centre, torch.full((4,), alpha).double())
+        layer.set_centres(layer.centre, torch.full((4,), alpha).double())
         bounds.append(convolution_from_attention(layer, (3, 5), (7, 11)).error_bound)
     for duller, sharper in pairwise(bounds):
         assert sharper <= duller + 1e-14
@@ -174,7 +174,7 @@ def test_a_larger_kernel_sees_more_of_a_wide_head():
 
 def test_single_pixel_tells_sharp_heads_from_wide_ones():
     layer = GaussianAttention(2, 4)
-    layer.place_heads(torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]), torch.tensor([40.0, 1, 1e-3, 40]))
+    layer.set_centres(torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]), torch.tensor([40.0, 1, 1e-3, 40]))
     single_pixel = convolution_from_attention(layer, 3, (11, 13)).single_pixel
     assert single_pixel[0] > 0.999
     assert 0.2 < single_pixel[1] < 0.5

@@ -184,7 +184,7 @@ def test_bare_gaussian_heads_compute_the_replicate_convolution(kernel):
     conv = nn.Conv2d(2, 3, kernel, padding="same", padding_mode="replicate", dtype=torch.float64)
     heads = attention_from_convolution(conv, 1e-12).attention
     middle = torch.tensor([(kernel[0] - 1) // 2, (kernel[1] - 1) // 2], dtype=torch.float64)
-    heads.place_heads(heads.centre - middle, heads.alpha)
+    heads.set_centres(heads.centre - middle, heads.alpha)
     image = pixels(2, 2, 5, 7)
     seen = heads(image.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
     torch.testing.assert_close(seen, conv(image), rtol=0, atol=1e-10)

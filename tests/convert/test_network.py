@@ -49,7 +49,7 @@ def image_encoder(alpha: float = 1.0, n_layers: int = 2, **heads: object) -> hw.
     window = torch.cartesian_prod(torch.arange(-1, 2), torch.arange(-1, 2)).double()
     for layer in model.layers:
         near = window + 0.2 * (2 * torch.rand(9, 2).double() - 1)
-        layer.attention.place_heads(near, torch.full(layer.attention.alpha.shape, alpha).double())
+        layer.attention.set_centres(near, torch.full(layer.attention.alpha.shape, alpha).double())
     return model
 
 
@@ -167,7 +167,7 @@ def test_no_layer_is_further_from_its_convolution_than_its_bound_says(alpha):
     converted = to_convolution(model, (3, 5)).model
     with hw.record(model) as seen:
         model(torch.randn(3, 2, 10, 14, dtype=torch.float64))
-    inputs = [seen["tokens"], *(seen[f"layers.{i}"] for i in range(2))]
+    inputs = [seen["layers.embedded"], *(seen[f"layers.{i}"] for i in range(2))]
     for x, before, after in zip(inputs, model.layers, converted.layers, strict=True):
         image = x.unflatten(1, (5, 7))
         error = (before.attention(image) - after.attention(image)).abs().max()

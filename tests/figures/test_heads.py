@@ -10,7 +10,7 @@ from headwork.layers import AbsolutePositionalEmbedding, GaussianAttention
 @pytest.fixture
 def layer():
     made = GaussianAttention(6, 7, precision="diagonal")
-    made.place_heads(torch.randn(7, 2), 0.1 + torch.rand(7, 2))
+    made.set_centres(torch.randn(7, 2), 0.1 + torch.rand(7, 2))
     return made
 
 

@@ -183,7 +183,7 @@ def test_more_beams_find_better_translations() -> None:
 
 def test_but_not_always() -> None:
     """Two beams lose the greedy translation here: its beginning is no longer among the best two after a while."""
-    assert min(gains(seed=6, n_beams=2, max_new_tokens=9)) < -1
+    assert min(gains(seed=1, n_beams=2, max_new_tokens=9)) < -1
 
 
 # --- edges -----------------------------------------------------------------------------------------------------------

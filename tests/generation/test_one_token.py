@@ -1,4 +1,4 @@
-"""The fast twins say what the models say, and step aside for whoever wants to look or has changed a part."""
+"""The fast path says what the models say, and steps aside for whoever wants to look or has changed a part."""
 
 import math
 from collections.abc import Callable
@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 import headwork as hw
 from headwork import choices
-from headwork.generation import generate, one_token, stream, translate
-from headwork.generation.one_token import is_plain
+from headwork.generation import generate, stream, translate
 from headwork.generation.reading import TargetReader, TextReader
-from headwork.models import Decoder
+from headwork.models import Decoder, EncoderDecoder
 
 from ..models.small_models import LLAMA, POSITIONS, T5, decoder, encoder_decoder, ready, real_tokens, some_ids
 from .lively import lively
@@ -23,19 +22,16 @@ pytestmark = pytest.mark.usefixtures("as_users_run_it")  # many calls: without t
 BATCH, PROMPT, N_NEW_TOKENS = 3, 5, 4
 
 PLAIN_DECODERS: dict[str, dict[str, Any]] = {
-    **{name: {"position": position} for name, position in POSITIONS.items() if name != "relative"},
+    **{name: {"position": position} for name, position in POSITIONS.items()},
     "llama": LLAMA,
     "post-norm": {"norm_order": "post"},
     "grouped": {"heads": choices.Heads(n_heads=6, d_head=4, d_value=5, n_kv_heads=2, beta=0.3, out_bias=False)},
     "norm-without-bias": {"norm": choices.LayerNorm(eps=0.1, bias=False)},
     "words-with-bias": {"lm_head": choices.UntiedLMHead(bias=True)},
     "words-scaled": {"lm_head": choices.TiedLMHead(scaled=True)},
-}
-OTHER_DECODERS: dict[str, dict[str, Any]] = {
-    "relative": {"position": POSITIONS["relative"]},
-    "split-heads": {"heads": choices.SplitHeads(n_heads=3)},
     "hard": {"heads": choices.Heads(n_heads=3, beta=math.inf)},
 }
+OTHER_DECODERS: dict[str, dict[str, Any]] = {"split-heads": {"heads": choices.SplitHeads(n_heads=3)}}
 PLAIN_TRANSLATORS: dict[str, dict[str, Any]] = {
     "original": {},
     "t5": T5,
@@ -46,8 +42,8 @@ PLAIN_TRANSLATORS: dict[str, dict[str, Any]] = {
 
 
 def plain_calls(read: TextReader | TargetReader) -> TextReader | TargetReader:
-    """The same reader without its twin."""
-    read.twin = None
+    """The same reader without its fast path."""
+    read.one_token = None
     return read
 
 
@@ -56,10 +52,10 @@ def plain_calls(read: TextReader | TargetReader) -> TextReader | TargetReader:
 
 @pytest.mark.parametrize("changes", PLAIN_DECODERS.values(), ids=PLAIN_DECODERS.keys())
 @pytest.mark.parametrize("lengths", [None, (5, 2, 3)], ids=["whole", "padded"])
-def test_a_decoder_and_its_twin(changes: dict[str, Any], lengths: tuple[int, ...] | None) -> None:
+def test_a_decoder_and_its_fast_path(changes: dict[str, Any], lengths: tuple[int, ...] | None) -> None:
     model, ids = lively(decoder(**changes)), some_ids(BATCH, PROMPT + N_NEW_TOKENS)
     real = None if lengths is None else real_tokens(lengths, PROMPT, "left")
-    assert is_plain(model)
+    assert model.one_token() is not None
     fast, plain = TextReader(model), plain_calls(TextReader(model))
     for start, stop in [(0, PROMPT), *((t, t + 1) for t in range(PROMPT, PROMPT + N_NEW_TOKENS))]:
         new = ids[:, start:stop], (real if start == 0 else None)
@@ -68,10 +64,10 @@ def test_a_decoder_and_its_twin(changes: dict[str, Any], lengths: tuple[int, ...
 
 @pytest.mark.parametrize("changes", PLAIN_TRANSLATORS.values(), ids=PLAIN_TRANSLATORS.keys())
 @pytest.mark.parametrize("lengths", [None, (7, 2, 5), (7, 0, 5)], ids=["whole", "padded", "empty"])
-def test_an_encoder_decoder_and_its_twin(changes: dict[str, Any], lengths: tuple[int, ...] | None) -> None:
+def test_an_encoder_decoder_and_its_fast_path(changes: dict[str, Any], lengths: tuple[int, ...] | None) -> None:
     model, source, ids = lively(encoder_decoder(**changes)), some_ids(BATCH, 7), some_ids(BATCH, N_NEW_TOKENS, 29)
     real = None if lengths is None else real_tokens(lengths, 7)
-    assert is_plain(model)
+    assert model.one_token() is not None
     fast, plain = TargetReader(model, source, real), plain_calls(TargetReader(model, source, real))
     for step in range(N_NEW_TOKENS):
         new = ids[:, step : step + 1]
@@ -91,34 +87,39 @@ def test_a_nan_in_the_padding_stays_there() -> None:
     assert generate(model, ids, max_new_tokens=N_NEW_TOKENS, visible=real).equal(expected)
 
 
-# --- when the twin runs ----------------------------------------------------------------------------------------------
+# --- when the fast path runs -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def twin_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each call of a twin had."""
+def fast_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each call of the fast path had."""
     calls: list[int] = []
-    for twin in (one_token.DecoderTwin, one_token.EncoderDecoderTwin):
+    for kind in (Decoder, EncoderDecoder):
 
-        def counted(self: Any, ids: Tensor, *rest: Any, run: Callable[..., Tensor] = twin.__call__) -> Tensor:
-            calls.append(len(ids))
-            return run(self, ids, *rest)
+        def counted(self: Any, make: Callable[..., Any] = kind.one_token) -> Callable[..., Tensor] | None:
+            run = make(self)
 
-        monkeypatch.setattr(twin, "__call__", counted)
+            def count(ids: Tensor, *rest: Any) -> Tensor:
+                calls.append(len(ids))
+                return run(ids, *rest)
+
+            return None if run is None else count
+
+        monkeypatch.setattr(kind, "one_token", counted)
     return calls
 
 
-def test_every_token_but_the_prompt_goes_through_the_twin(twin_calls: list[int]) -> None:
+def test_every_token_but_the_prompt_takes_the_fast_path(fast_calls: list[int]) -> None:
     generate(decoder(), some_ids(BATCH, PROMPT), max_new_tokens=N_NEW_TOKENS)
     translate(encoder_decoder(), some_ids(2, PROMPT), max_new_tokens=N_NEW_TOKENS, begin=0, end=None)
-    assert twin_calls == [BATCH] * (N_NEW_TOKENS - 1) + [2] * (N_NEW_TOKENS - 1)
+    assert fast_calls == [BATCH] * (N_NEW_TOKENS - 1) + [2] * (N_NEW_TOKENS - 1)
 
 
 @pytest.mark.parametrize("changes", OTHER_DECODERS.values(), ids=OTHER_DECODERS.keys())
-def test_rarer_models_are_called_themselves(changes: dict[str, Any], twin_calls: list[int]) -> None:
+def test_rarer_models_are_called_themselves(changes: dict[str, Any], fast_calls: list[int]) -> None:
     model, ids = lively(decoder(**changes)), some_ids(BATCH, PROMPT)
     text = torch.cat([ids, generate(model, ids, max_new_tokens=N_NEW_TOKENS)], dim=1)
-    assert twin_calls == []
+    assert fast_calls == []
     assert text[:, PROMPT:].equal(model(text)[:, PROMPT - 1 : -1].argmax(-1))
 
 
@@ -133,7 +134,7 @@ def replace_a_part(model: Decoder) -> None:
 
 
 def replace_a_forward(model: Decoder) -> None:
-    norm = model.layers[0].attention_residual.norm
+    norm = model.layers[0].attention_norm
     run = norm.forward
     norm.forward = lambda x: 2 * run(x)
 
@@ -171,27 +172,27 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_model_speaks_for_itself(change: Callable[[Decoder], None], twin_calls: list[int]) -> None:
+def test_a_changed_model_speaks_for_itself(change: Callable[[Decoder], None], fast_calls: list[int]) -> None:
     """Hooks that never fire on the fast path: pytorch#128413, #132700, #82919."""
     model, ids = lively(decoder()), some_ids(BATCH, PROMPT)
     before = generate(model, ids, max_new_tokens=N_NEW_TOKENS)
-    del twin_calls[:]
+    del fast_calls[:]
     change(model)
     text = torch.cat([ids, generate(model, ids, max_new_tokens=N_NEW_TOKENS)], dim=1)
-    assert twin_calls == []
+    assert fast_calls == []
     assert not text[:, PROMPT:].equal(before)
-    if change is not hook_the_weights:  # turned round, they depend on how many keys there are
+    if change is not hook_the_weights:  # flipped, they depend on how many keys there are
         assert text[:, PROMPT:].equal(model(text)[:, PROMPT - 1 : -1].argmax(-1))
 
 
 def test_a_compiled_model_is_called_itself() -> None:
     model = decoder()
-    assert is_plain(model)
+    assert model.one_token() is not None
     model._compiled_call_impl = model.forward  # what model.compile() leaves behind, without waiting for the compiler
-    assert not is_plain(model)
+    assert model.one_token() is None
 
 
-def test_a_hook_for_all_modules_is_heard(twin_calls: list[int]) -> None:
+def test_a_hook_for_all_modules_is_heard(fast_calls: list[int]) -> None:
     seen: list[nn.Module] = []
     handle = nn.modules.module.register_module_forward_hook(lambda module, inputs, output: seen.append(module))
     model = decoder()
@@ -200,13 +201,13 @@ def test_a_hook_for_all_modules_is_heard(twin_calls: list[int]) -> None:
     finally:
         handle.remove()
     assert seen.count(model) == 2
-    assert twin_calls == []
+    assert fast_calls == []
 
 
-def test_who_looks_in_the_middle_sees_every_token_and_changes_none(twin_calls: list[int]) -> None:
+def test_who_looks_in_the_middle_sees_every_token_and_changes_none(fast_calls: list[int]) -> None:
     model, ids = lively(decoder()), some_ids(BATCH, PROMPT)
     expected = generate(model, ids, max_new_tokens=N_NEW_TOKENS + 3)
-    del twin_calls[:]
+    del fast_calls[:]
     steps = stream(model, ids, max_new_tokens=N_NEW_TOKENS + 3)
     tokens = [next(steps), next(steps)]
     with hw.record(model, "layers.0.attention.weights", "output", every_call=True) as seen:
@@ -215,19 +216,19 @@ def test_who_looks_in_the_middle_sees_every_token_and_changes_none(twin_calls: l
     assert torch.stack(tokens, dim=1).equal(expected)
     assert [w.shape[-1] for w in seen.calls("layers.0.attention.weights")] == [PROMPT + 2, PROMPT + 3, PROMPT + 4]
     assert seen.calls("output")[-1][:, -1].argmax(-1).equal(expected[:, 4])
-    assert len(twin_calls) == N_NEW_TOKENS + 2 - 3
+    assert len(fast_calls) == N_NEW_TOKENS + 2 - 3
 
 
-def test_who_looks_into_a_translator_sees_every_token(twin_calls: list[int]) -> None:
+def test_who_looks_into_a_translator_sees_every_token(fast_calls: list[int]) -> None:
     model, source = lively(encoder_decoder()), some_ids(BATCH, 7)
     options = {"max_new_tokens": N_NEW_TOKENS, "begin": 0, "end": None}
     expected = translate(model, source, **options)
-    del twin_calls[:]
+    del fast_calls[:]
     with hw.record(model, "decoder_layers.2.cross_attention.weights", every_call=True) as seen:
         assert translate(model, source, **options).equal(expected)
     weights = seen.calls("decoder_layers.2.cross_attention.weights")
     assert [w.shape for w in weights] == [(BATCH, 3, 1, 7)] * N_NEW_TOKENS
-    assert twin_calls == []
+    assert fast_calls == []
 
 
 def test_weights_that_change_are_read_anew() -> None:

@@ -51,7 +51,7 @@ def test_the_layer_of_the_sheet_is_gaussian_attention():
     assert isinstance(fast, GaussianAttention)
     with torch.no_grad():
         slow.codes.alpha.copy_(torch.rand(7) + 0.5)
-    fast.place_heads(slow.codes.centre.detach(), slow.codes.alpha.detach())
+    fast.set_centres(slow.codes.centre.detach(), slow.codes.alpha.detach())
     for name in ("value", "out"):
         getattr(fast, name).load_state_dict(getattr(slow, name).state_dict())
     torch.testing.assert_close(slow(image), fast(image), rtol=1e-4, atol=1e-5)

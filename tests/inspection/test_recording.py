@@ -100,9 +100,9 @@ def test_the_gradient_passes_through_what_was_seen(decoder, ids):
 
 
 def test_patterns_choose(decoder, ids):
-    with hw.record(decoder, "layers.*.attention.weights", "tokens") as seen:
+    with hw.record(decoder, "layers.*.attention.weights", "layers.embedded") as seen:
         decoder(ids)
-    assert list(seen) == ["tokens", *(f"layers.{i}.attention.weights" for i in range(3))]
+    assert list(seen) == ["layers.embedded", *(f"layers.{i}.attention.weights" for i in range(3))]
 
 
 def test_module_outputs_and_the_output_itself_have_names(decoder, ids):
@@ -137,12 +137,15 @@ def test_a_model_that_was_not_called_is_an_error_that_says_so(decoder):
 
 def test_the_last_call_counts_unless_every_call_is_kept(decoder, ids):
     decoder.eval()
-    with hw.record(decoder, "tokens") as last, hw.record(decoder, "tokens", every_call=True) as all_calls:
+    with (
+        hw.record(decoder, "layers.embedded") as last,
+        hw.record(decoder, "layers.embedded", every_call=True) as all_calls,
+    ):
         decoder(ids[:, :3])
         decoder(ids[:, :5])
-    assert last["tokens"].shape == (2, 5, 14)
-    assert [t.shape[1] for t in all_calls.calls("tokens")] == [3, 5]
-    assert [t.shape[1] for t in last.calls("tokens")] == [5]
+    assert last["layers.embedded"].shape == (2, 5, 14)
+    assert [t.shape[1] for t in all_calls.calls("layers.embedded")] == [3, 5]
+    assert [t.shape[1] for t in last.calls("layers.embedded")] == [5]
 
 
 def test_weights_of_a_cached_step_stay_as_they_were_when_the_cache_grows(decoder, ids):
@@ -212,12 +215,12 @@ def test_images_too():
 
 
 def test_a_recording_is_a_mapping(decoder, ids):
-    with hw.record(decoder, "tokens", "layers.0.attention.weights") as seen:
+    with hw.record(decoder, "layers.embedded", "layers.0.attention.weights") as seen:
         decoder(ids)
     assert isinstance(seen, recording.Recording)
     assert len(seen) == 2
     assert {name: tuple(value.shape) for name, value in seen.items()} == {
-        "tokens": (2, 11, 14),
+        "layers.embedded": (2, 11, 14),
         "layers.0.attention.weights": (2, 7, 11, 11),
     }
 

@@ -35,7 +35,7 @@ def test_the_table_of_the_qmul_sheet_comes_out():
     with FakeTensorMode():
         table = hw.trace(PUBLISHED["bert-base"].build(), torch.zeros(1, 5, dtype=torch.long))
     sheet = {
-        "tokens": [1, 5, 768],
+        "layers.embedded": [1, 5, 768],
         "layers.0.attention.queries": [1, 5, 12, 64],
         "layers.0.attention.keys": [1, 5, 12, 64],
         "layers.0.attention.values": [1, 5, 12, 64],
@@ -122,9 +122,9 @@ def test_source_and_target_have_rows_of_their_own():
     with FakeTensorMode():
         source, target = torch.zeros(1, 7, dtype=torch.long), torch.zeros(1, 3, dtype=torch.long)
         table = hw.trace(PUBLISHED["t5-small"].build(), source, target)
-    assert table["encoder_tokens"].shape == (1, 7, 512)
-    assert table["decoder_tokens"].shape == (1, 3, 512)
-    assert next(iter(table)).name == "encoder_tokens"
+    assert table["encoder_layers.embedded"].shape == (1, 7, 512)
+    assert table["decoder_layers.embedded"].shape == (1, 3, 512)
+    assert next(iter(table)).name == "encoder_layers.embedded"
 
 
 def test_the_axes_can_be_left_out():

@@ -242,8 +242,7 @@ def test_bias_of_buckets_joins_the_scaled_scores(watched: bool, padded: bool) ->
     assert_same(output, layer.out((weights @ v).transpose(1, 2).flatten(2)))
     if watched:
         assert_same(seen["weights"], weights)
-        if not padded:  # the scores of hidden tokens mean nothing
-            assert_same(seen["scores"], scores)
+        assert_same(seen["scores"], scores if visible is None else scores.masked_fill(~visible, -math.inf))
     some_loss(output).backward()
     assert buckets.table.grad.abs().sum() > 0
 
@@ -255,23 +254,53 @@ def test_rotation_equals_a_product_of_complex_numbers(layout: str) -> None:
     layer = MultiHeadAttention(HEAD * d_head, HEAD)
     random_biases(layer)
     x = torch.randn(BATCH, QUERY, HEAD * d_head)
-    places = torch.stack([torch.arange(QUERY), torch.arange(3, 3 + QUERY)])
-    seen = watch(layer, "weights", "queries", "keys")
-    output = layer(x, x, causal=True, rotation=RotaryPositions(d_head, layout=layout).rotation(places))
+    positions = torch.stack([torch.arange(QUERY), torch.arange(3, 3 + QUERY)])
+    seen = watch(layer, "weights", "queries", "keys", "rotated_queries", "rotated_keys")
+    output = layer(x, x, causal=True, rotation=RotaryPositions(d_head, layout=layout).rotation(positions))
 
-    def turned(t: np.ndarray) -> np.ndarray:
+    def rotated(t: np.ndarray) -> np.ndarray:
         a, b = (t[..., :3], t[..., 3:]) if layout == "halves" else (t[..., 0::2], t[..., 1::2])
-        angle = places.numpy()[:, :, None, None] * 10_000.0 ** (-2 * np.arange(3) / d_head)
+        angle = positions.numpy()[:, :, None, None] * 10_000.0 ** (-2 * np.arange(3) / d_head)
         return (a + 1j * b) * np.exp(1j * angle)
 
     q, k, v = (part(x).unflatten(-1, (HEAD, d_head)).detach().numpy() for part in (layer.query, layer.key, layer.value))
-    scores = np.einsum("bqhp,bkhp->bhqk", turned(q), turned(k).conj()).real / math.sqrt(d_head)
+    scores = np.einsum("bqhp,bkhp->bhqk", rotated(q), rotated(k).conj()).real / math.sqrt(d_head)
     weights = torch.from_numpy(scores).masked_fill(~hw.masks.causal(QUERY), -math.inf).softmax(-1)
     heads = torch.einsum("bhqk,bkhd->bqhd", weights, torch.from_numpy(v))
     assert_same(seen["weights"], weights)
     assert_same(output, layer.out(heads.flatten(2)))
-    assert_same(seen["queries"], torch.from_numpy(q))  # points see queries and keys before they turn
+    assert_same(seen["queries"], torch.from_numpy(q))
     assert_same(seen["keys"], torch.from_numpy(k))
+    for name, before in (("rotated_queries", q), ("rotated_keys", k)):
+        pairs = rotated(before)
+        joined = [pairs.real, pairs.imag]
+        after = np.concatenate(joined, -1) if layout == "halves" else np.stack(joined, -1).reshape(before.shape)
+        assert_same(seen[name], torch.from_numpy(after))
+
+
+def test_rotated_queries_and_keys_are_shown_only_if_they_are_rotated() -> None:
+    layer, x = MultiHeadAttention(D_MODEL, HEAD, d_head=4), torch.randn(BATCH, QUERY, D_MODEL)
+    seen = watch(layer, "rotated_queries", "rotated_keys")
+    layer(x)
+    assert not seen
+    layer(x, rotation=RotaryPositions(4).rotation(torch.arange(QUERY)[None]))
+    assert {name: t.shape for name, t in seen.items()} == dict.fromkeys(seen, (BATCH, QUERY, HEAD, 4))
+    assert len(seen) == 2
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("name", ["rotated_queries", "rotated_keys"])
+def test_a_replaced_rotation_is_used(name: str) -> None:
+    """Put back as they were before the rotation, queries and keys give attention without one."""
+    layer, x = MultiHeadAttention(D_MODEL, HEAD, d_head=4), torch.randn(BATCH, QUERY, D_MODEL)
+    rotation = RotaryPositions(4).rotation(torch.arange(QUERY)[None])
+    plain, rotated = layer(x), layer(x, rotation=rotation)
+    before = watch(layer, "queries", "keys")
+    put(layer, "rotated_queries", lambda q: before["queries"])
+    half = layer(x, rotation=rotation)
+    put(layer, "rotated_keys", lambda k: before["keys"])
+    assert not torch.allclose(half, rotated)
+    assert_same(layer(x, rotation=rotation), plain)
 
 
 def relative_layer() -> MultiHeadAttention:
@@ -302,12 +331,92 @@ def test_relative_shifts_equal_the_four_terms(watched: bool, n_query: int) -> No
     wanted = layer.out((weights @ v).transpose(1, 2).flatten(2))
     assert_same(output, wanted)
     if watched:
-        assert_same(seen["scores"], scores / math.sqrt(D_HEAD))
+        hidden = ~hw.masks.causal(n_query, QUERY)
+        assert_same(seen["scores"], (scores / math.sqrt(D_HEAD)).masked_fill(hidden, -math.inf))
         assert_same(seen["weights"], weights)
     ours = torch.autograd.grad(some_loss(output), list(layer.parameters()))
     theirs = torch.autograd.grad(some_loss(wanted), list(layer.parameters()))
     for gradient, of_them in zip(ours, theirs, strict=True):
         assert_same(gradient, of_them)
+
+
+# --- inputs and widths of their own --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("float64")
+def test_without_a_memory_x_attends_to_itself() -> None:
+    layer, x = MultiHeadAttention(D_MODEL, HEAD), torch.randn(BATCH, QUERY, D_MODEL)
+    assert torch.equal(layer(x, causal=True), layer(x, x, causal=True))
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("padded", [False, True])
+def test_queries_keys_and_values_of_their_own_equal_torch(padded: bool) -> None:
+    """query, key, value with kdim and vdim of nn.MultiheadAttention."""
+    theirs = nn.MultiheadAttention(D_MODEL, HEAD, kdim=D_MEMORY, vdim=23, batch_first=True)
+    ours = MultiHeadAttention(D_MODEL, HEAD, d_memory=D_MEMORY, d_values=23)
+    names = {"query": theirs.q_proj_weight, "key": theirs.k_proj_weight, "value": theirs.v_proj_weight}
+    biases = zip(names, theirs.in_proj_bias.chunk(3), strict=True)
+    ours.load_state_dict(
+        {f"{name}.weight": weight for name, weight in names.items()}
+        | {f"{name}.bias": bias for name, bias in biases}
+        | {f"out.{kind}": getattr(theirs.out_proj, kind) for kind in ("weight", "bias")}
+    )
+    x, memory, values = (torch.randn(BATCH, n, d) for n, d in ((QUERY, D_MODEL), (KEY, D_MEMORY), (KEY, 23)))
+    visible = hw.masks.padding(torch.tensor([3, KEY]), KEY) if padded else None
+    blocked = None if visible is None else ~visible[:, 0, 0]
+    wanted, _ = theirs(x, memory, values, key_padding_mask=blocked, need_weights=False)
+    assert_same(ours(x, memory, visible, values=values), wanted)
+
+
+@pytest.mark.usefixtures("float64")
+def test_the_output_has_a_width_of_its_own() -> None:
+    layer, x = MultiHeadAttention(D_MODEL, HEAD, d_out=23), torch.randn(BATCH, QUERY, D_MODEL)
+    assert layer(x).shape == (BATCH, QUERY, 23)
+    assert layer.axes == "batch query d_out"
+    seen = watch(layer, "heads")
+    assert_same(layer(x), layer.out(seen["heads"].flatten(2)))
+
+
+def test_nan_in_hidden_values_goes_nowhere() -> None:
+    layer = MultiHeadAttention(D_MODEL, HEAD)
+    x, values = torch.randn(BATCH, QUERY, D_MODEL), torch.randn(BATCH, QUERY, D_MODEL)
+    visible = hw.masks.padding(torch.full((BATCH,), 3), QUERY)
+    broken = values.clone()
+    broken[:, 3:] = math.nan
+    assert torch.equal(layer(x, None, visible, values=broken), layer(x, None, visible, values=values))
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"values": torch.zeros(BATCH, KEY, 3)}, ValueError, r"values must have the axes \(batch, token, 15\)"),
+        ({"values": torch.zeros(BATCH, KEY + 1, 15)}, ValueError, "values must have one token for each key"),
+        ({"bias": torch.ones(1, 1, QUERY, KEY) > 0}, TypeError, "bias must hold real numbers.* visible="),
+        ({"bias": torch.ones(1, 1, QUERY, KEY).long()}, TypeError, "bias must hold real numbers.* got torch.int64"),
+        (
+            {"visible": torch.ones(BATCH, QUERY, KEY) > 0},
+            ValueError,
+            r"visible must .* got shape \(2, .*\): write visible\[:, None\]",
+        ),
+    ],
+    ids=["width", "length", "boolean bias", "whole bias", "mask without heads"],
+)
+@pytest.mark.parametrize("relative", [False, True])
+def test_what_does_not_fit_is_refused(
+    arguments: dict[str, Tensor], error: type[Exception], message: str, relative: bool
+) -> None:
+    layer = MultiHeadAttention(15, HEAD, relative=RelativeShifts(15, HEAD, 5) if relative else None)
+    with pytest.raises(error, match=message):
+        layer(torch.randn(BATCH, QUERY, 15), torch.randn(BATCH, KEY, 15), **arguments)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_a_mask_instead_of_a_memory_is_refused() -> None:
+    layer, x = MultiHeadAttention(D_MODEL, HEAD), torch.randn(BATCH, QUERY, D_MODEL)
+    with pytest.raises(TypeError, match="memory must hold real numbers, got a mask: write visible="):
+        layer(x, hw.masks.causal(QUERY))
 
 
 # --- beta ----------------------------------------------------------------------------------------------------------
@@ -338,7 +447,7 @@ def test_infinite_beta_is_hard_attention(watched: bool) -> None:
                 assert torch.equal(seen["heads"][b, i, h], seen["values"][b, chosen, h])
     if watched:
         assert set(seen["weights"].unique().tolist()) == {0.0, 1.0}
-        assert seen["scores"].isfinite().all()
+        assert_same(seen["scores"], scores, 1e-5)
 
 
 def test_beta_zero_is_the_mean_of_what_is_visible() -> None:
@@ -459,8 +568,8 @@ def test_shown_scores_give_the_shown_weights() -> None:
     seen = watch(layer, "scores", "weights")
     bias = AlibiPositions(HEAD).bias(x, QUERY)
     layer(x, x, causal=True, bias=bias)
-    weights = hw.functional.softargmax(seen["scores"], 1.0, hw.masks.causal(QUERY))
-    assert_same(seen["weights"], weights, 1e-6)
+    assert (seen["scores"][..., ~hw.masks.causal(QUERY)] == -math.inf).all()
+    assert_same(seen["weights"], seen["scores"].softmax(-1), 1e-6)
 
 
 @pytest.mark.computes_in(torch.float16)
@@ -507,6 +616,15 @@ def test_replaced_scores_respect_the_mask(beta: float | None, how: str) -> None:
     assert_same(seen["weights"], wanted, 1e-6)
     assert (seen["weights"][..., hidden] == 0).all()
     assert_same(seen["heads"], torch.einsum("bhqk,bkhd->bqhd", wanted, seen["values"]), 1e-6)
+
+
+def test_a_score_of_minus_infinity_hides_a_key() -> None:
+    layer, x = MultiHeadAttention(D_MODEL, HEAD), torch.randn(BATCH, QUERY, D_MODEL)
+    without = layer(x, visible=torch.arange(QUERY).expand(QUERY, QUERY) != 2)
+    put(layer, "scores", lambda scores: scores.index_fill(-1, torch.tensor([2]), -math.inf))
+    assert_same(layer(x), without, 1e-6)
+    put(layer, "scores", lambda scores: torch.full_like(scores, -math.inf))
+    assert_same(layer(x), layer.out.bias.expand(BATCH, QUERY, D_MODEL), 1e-6)
 
 
 def test_replaced_scores_are_not_scaled_again() -> None:

@@ -21,6 +21,7 @@ from headwork.layers import (
     MultiHeadAttention,
     RelativeShifts,
     RotaryPositions,
+    Stack,
 )
 from headwork.layers import cache as cache_module
 from headwork.layers.positions import count_positions
@@ -51,14 +52,14 @@ def attend(
     """The tokens n_past .. n_now, with the positions and the mask that belong to them."""
     new = x[:, n_past:n_now]
     visible = None if real is None else real[:, :n_now]
-    places = count_positions(new, n_past=n_past, visible=visible)
+    where = count_positions(new, n_past=n_past, visible=visible)
     return layer(
         new,
         new,
         None if visible is None else hw.masks.key_padding(visible),
         causal=True,
         bias=AlibiPositions(layer.n_heads).bias(new, n_now) if positions == "alibi" else None,
-        rotation=RotaryPositions(layer.d_head).rotation(places) if positions == "rotary" else None,
+        rotation=RotaryPositions(layer.d_head).rotation(where) if positions == "rotary" else None,
         cache=cache,
     )
 
@@ -160,7 +161,7 @@ def test_growing_cache_keeps_keys_and_values_in_order() -> None:
         assert cache.n_tokens == b
 
 
-# --- rooms with space to spare ---------------------------------------------------------------------------------------
+# --- buffers with space to spare -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -198,11 +199,11 @@ def test_a_cache_keeps_everything_in_order_in_every_mode(
 
 
 @pytest.mark.usefixtures("no_past_is_short")
-def test_a_room_is_used_until_it_is_full() -> None:
+def test_a_buffer_is_used_until_it_is_full() -> None:
     cache, new = GrowingCache(), torch.randn(1, 2, 1, 5)
     with torch.no_grad():
-        places = [cache(lambda: (new, new))[0].data_ptr() for _ in range(30)]
-    assert len(set(places)) == 5  # 1, then rooms of 4, 10, 22 and 46 tokens
+        addresses = [cache(lambda: (new, new))[0].data_ptr() for _ in range(30)]
+    assert len(set(addresses)) == 5  # 1, then buffers of 4, 10, 22 and 46 tokens
 
 
 @pytest.mark.usefixtures("no_past_is_short")
@@ -228,7 +229,7 @@ def test_numbers_of_another_precision_do_not_lose_theirs() -> None:
 
 
 @pytest.mark.usefixtures("no_past_is_short")
-def test_a_reordered_cache_leaves_its_room() -> None:
+def test_a_reordered_cache_leaves_its_buffer() -> None:
     cache, rows = DecoderCache(n_layers=1), torch.tensor([1, 1, 0])
     new = torch.randn(2, 3, 1, 5)
     with torch.no_grad():
@@ -275,27 +276,21 @@ def test_fixed_cache_refuses_another_batch(n_kept: int, n_now: int) -> None:
 # --- the caches of a whole decoder ---------------------------------------------------------------------------------
 
 
-def two_layers() -> list[DecoderLayer]:
-    return [
+def two_layers() -> Stack:
+    layers = [
         DecoderLayer(
             D_MODEL,
             heads=choices.Heads(n_heads=HEAD),
             feed_forward=choices.FeedForward(d_ff=13),
             norm_order="pre",
-        ).double()
+        )
         for _ in range(2)
     ]
+    return Stack(layers).double()
 
 
-def run(layers: list[DecoderLayer], x: Tensor, memory: Tensor, cache: DecoderCache | None) -> Tensor:
-    for i, layer in enumerate(layers):
-        x = layer(
-            x,
-            memory,
-            cache=None if cache is None else cache.self_attention[i],
-            memory_cache=None if cache is None else cache.cross_attention[i],
-        )
-    return x
+def run(layers: Stack, x: Tensor, memory: Tensor, cache: DecoderCache | None) -> Tensor:
+    return layers(x, causal=True, cache=cache, memory=memory)
 
 
 def test_decoder_cache_counts_what_was_read() -> None:

@@ -42,17 +42,17 @@ def tokens() -> tuple[Tensor, Tensor]:
 
 def names_of_ours(theirs: nn.TransformerDecoderLayer, of: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
     renamed = {
-        "self_attention.out": theirs.self_attn.out_proj,
+        "attention.out": theirs.self_attn.out_proj,
         "cross_attention.out": theirs.multihead_attn.out_proj,
         "feed_forward.up": theirs.linear1,
         "feed_forward.down": theirs.linear2,
-        "self_attention_residual.norm": theirs.norm1,
-        "cross_attention_residual.norm": theirs.norm2,
-        "feed_forward_residual.norm": theirs.norm3,
+        "attention_norm": theirs.norm1,
+        "cross_attention_norm": theirs.norm2,
+        "feed_forward_norm": theirs.norm3,
     }
     parameters = {}
     for kind in ("weight", "bias"):
-        for name, attention in (("self_attention", theirs.self_attn), ("cross_attention", theirs.multihead_attn)):
+        for name, attention in (("attention", theirs.self_attn), ("cross_attention", theirs.multihead_attn)):
             joint = of(getattr(attention, f"in_proj_{kind}")).chunk(3)
             parameters |= {f"{name}.{p}.{kind}": t for p, t in zip(("query", "key", "value"), joint, strict=True)}
         parameters |= {f"{name}.{kind}": of(getattr(module, kind)) for name, module in renamed.items()}
@@ -148,13 +148,13 @@ def test_word_by_word_with_both_caches_equals_the_whole(norm_order: str) -> None
 
 
 @pytest.mark.usefixtures("float64")
-def test_bias_and_rotation_turn_the_self_attention_alone() -> None:
+def test_bias_and_rotation_change_the_self_attention_alone() -> None:
     layer, (x, memory) = decoder_layer(heads=choices.Heads(n_heads=HEAD, d_head=4)), tokens()
     seen = []
-    for attention in (layer.self_attention, layer.cross_attention):
+    for attention in (layer.attention, layer.cross_attention):
         attention.weights.register_forward_hook(lambda module, inputs, output: seen.append(output))
     layer(x, memory)
-    layer.cross_attention_residual.register_forward_pre_hook(lambda module, inputs: (torch.ones_like(x), inputs[1]))
+    layer.attention_norm.register_forward_hook(lambda module, inputs, output: torch.ones_like(output))
     layer(x, memory)
     plain_self, _, _, plain_cross = seen
     seen.clear()
@@ -162,27 +162,27 @@ def test_bias_and_rotation_turn_the_self_attention_alone() -> None:
     rotation = hw.layers.RotaryPositions(4).rotation(torch.arange(TOKEN)[None])
     for extra in ({"bias": bias}, {"rotation": rotation}):
         layer(x, memory, **extra)
-        turned_self, turned_cross = seen
-        assert not torch.allclose(plain_self, turned_self)
-        assert torch.equal(plain_cross, turned_cross)
+        changed_self, changed_cross = seen
+        assert not torch.allclose(plain_self, changed_self)
+        assert torch.equal(plain_cross, changed_cross)
         seen.clear()
 
 
 def test_relative_shifts_belong_to_the_self_attention_alone() -> None:
     layer = decoder_layer(position=choices.RelativePositions())
-    assert layer.self_attention.relative is not None
+    assert layer.attention.relative is not None
     assert layer.cross_attention.relative is None
 
 
 def test_weights_of_both_attentions_are_shown() -> None:
     layer, (x, memory) = decoder_layer(attention_dropout=0.5), tokens()
     seen = {}
-    for name in ("self_attention", "cross_attention"):
+    for name in ("attention", "cross_attention"):
         layer.get_submodule(name).weights.register_forward_hook(
             lambda module, inputs, output, name=name: seen.update({name: output})
         )
     layer(x, memory)
-    assert seen["self_attention"].shape == (BATCH, HEAD, TOKEN, TOKEN)
+    assert seen["attention"].shape == (BATCH, HEAD, TOKEN, TOKEN)
     assert seen["cross_attention"].shape == (BATCH, HEAD, TOKEN, SOURCE)
     for weights in seen.values():
         assert_same(weights.sum(-1), torch.ones(BATCH, HEAD, TOKEN), 1e-6)
@@ -190,9 +190,8 @@ def test_weights_of_both_attentions_are_shown() -> None:
 
 def test_each_rate_reaches_its_place() -> None:
     layer, (x, memory) = decoder_layer(dropout=0.25, attention_dropout=0.125), tokens()
-    assert layer.self_attention.dropout == layer.cross_attention.dropout == 0.125
-    for name in ("self_attention", "cross_attention", "feed_forward"):
-        assert layer.get_submodule(f"{name}_residual").dropout.p == 0.25
+    assert layer.attention.dropout == layer.cross_attention.dropout == 0.125
+    assert layer.dropout.p == 0.25
     assert not torch.equal(layer(x, memory), layer(x, memory))
     layer.eval()
     assert torch.equal(layer(x, memory), layer(x, memory))
@@ -204,7 +203,7 @@ def test_two_layers_start_from_different_values() -> None:
     for (name, a), b in zip(one.named_parameters(), two.parameters(), strict=True):
         if name.endswith("weight") and "norm" not in name:
             assert not torch.equal(a, b), name
-    assert not torch.equal(one.self_attention.query.weight, one.cross_attention.query.weight)
+    assert not torch.equal(one.attention.query.weight, one.cross_attention.query.weight)
 
 
 @pytest.mark.usefixtures("as_users_run_it")

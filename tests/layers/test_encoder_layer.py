@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import headwork as hw
 from headwork import choices
-from headwork.layers import EncoderLayer, GrowingCache, LayerNorm, PostNorm, PreNorm, RMSNorm, RotaryPositions
+from headwork.layers import EncoderLayer, GrowingCache, LayerNorm, RMSNorm, RotaryPositions
 
 BATCH, HEAD, D_HEAD, TOKEN, D_FF = 2, 3, 5, 7, 11
 D_MODEL = HEAD * D_HEAD
@@ -47,8 +47,8 @@ def names_of_ours(theirs: nn.TransformerEncoderLayer, of: Callable[[Tensor], Ten
         "attention.out": theirs.self_attn.out_proj,
         "feed_forward.up": theirs.linear1,
         "feed_forward.down": theirs.linear2,
-        "attention_residual.norm": theirs.norm1,
-        "feed_forward_residual.norm": theirs.norm2,
+        "attention_norm": theirs.norm1,
+        "feed_forward_norm": theirs.norm2,
     }
     parameters = {}
     for kind in ("weight", "bias"):
@@ -109,10 +109,10 @@ def test_post_norm_equals_a_layer_of_bert() -> None:
         "attention.key": "attention.self.key",
         "attention.value": "attention.self.value",
         "attention.out": "attention.output.dense",
-        "attention_residual.norm": "attention.output.LayerNorm",
+        "attention_norm": "attention.output.LayerNorm",
         "feed_forward.up": "intermediate.dense",
         "feed_forward.down": "output.dense",
-        "feed_forward_residual.norm": "output.LayerNorm",
+        "feed_forward_norm": "output.LayerNorm",
     }
     names = {f"{ours}.{kind}": f"{of}.{kind}" for ours, of in renamed.items() for kind in ("weight", "bias")}
     ours.load_state_dict({name: theirs.get_parameter(of).detach().clone() for name, of in names.items()})
@@ -154,11 +154,11 @@ def test_pre_norm_with_rotation_and_grouped_queries_equals_a_layer_of_llama() ->
         "attention.key": "self_attn.k_proj",
         "attention.value": "self_attn.v_proj",
         "attention.out": "self_attn.o_proj",
-        "attention_residual.norm": "input_layernorm",
+        "attention_norm": "input_layernorm",
         "feed_forward.gate": "mlp.gate_proj",
         "feed_forward.up": "mlp.up_proj",
         "feed_forward.down": "mlp.down_proj",
-        "feed_forward_residual.norm": "post_attention_layernorm",
+        "feed_forward_norm": "post_attention_layernorm",
     }
     ours.load_state_dict({f"{name}.weight": theirs.get_parameter(f"{of}.weight") for name, of in renamed.items()})
     x, places = torch.randn(BATCH, TOKEN, 24), torch.arange(TOKEN)[None]
@@ -174,28 +174,37 @@ def test_pre_norm_with_rotation_and_grouped_queries_equals_a_layer_of_llama() ->
 
 @pytest.mark.usefixtures("float64")
 def test_pre_norm_adds_f_of_the_norm() -> None:
-    residual, x = PreNorm(D_MODEL), torch.randn(BATCH, TOKEN, D_MODEL)
-    random_parameters(residual)
-    assert_same(residual(x, torch.sin), x + torch.sin(residual.norm(x)))
+    layer, x = encoder_layer("pre"), torch.randn(BATCH, TOKEN, D_MODEL)
+    random_parameters(layer)
+    middle = x + layer.attention(layer.attention_norm(x))
+    assert_same(layer(x), middle + layer.feed_forward(layer.feed_forward_norm(middle)))
 
 
 @pytest.mark.usefixtures("float64")
 def test_post_norm_takes_the_norm_of_the_sum() -> None:
-    residual, x = PostNorm(D_MODEL), torch.randn(BATCH, TOKEN, D_MODEL)
-    random_parameters(residual)
-    assert_same(residual(x, torch.sin), residual.norm(x + torch.sin(x)))
+    layer, x = encoder_layer("post"), torch.randn(BATCH, TOKEN, D_MODEL)
+    random_parameters(layer)
+    middle = layer.attention_norm(x + layer.attention(x))
+    assert_same(layer(x), layer.feed_forward_norm(middle + layer.feed_forward(middle)))
+
+
+def gives_ones(layer: EncoderLayer) -> EncoderLayer:
+    """Both branches give nothing but ones, so that the dropout on them is all there is to see."""
+    layer.attention.register_forward_hook(lambda module, inputs, output: torch.ones_like(output))
+    layer.feed_forward.register_forward_hook(lambda module, inputs, output: torch.ones_like(output))
+    return layer
 
 
 def test_dropout_acts_on_the_branch_and_never_on_the_residual_path() -> None:
-    residual = PreNorm(D_MODEL, dropout=0.5)
     x = torch.randn(BATCH, TOKEN, D_MODEL)
-    branch = residual(x, torch.ones_like) - x
-    assert set(branch.round(decimals=4).unique().tolist()) == {0.0, 2.0}
-    post = PostNorm(D_MODEL, dropout=0.5)
+    branches = gives_ones(encoder_layer("pre", dropout=0.5))(x) - x
+    assert set(branches.round(decimals=4).unique().tolist()) == {0.0, 2.0, 4.0}
+    post = gives_ones(encoder_layer("post", dropout=0.5))
     torch.manual_seed(3)
-    output = post(x, torch.ones_like)
+    output = post(x)
     torch.manual_seed(3)
-    assert_same(output, post.norm(x + nn.functional.dropout(torch.ones_like(x), 0.5)), 1e-6)
+    middle = post.attention_norm(x + nn.functional.dropout(torch.ones_like(x), 0.5))
+    assert_same(output, post.feed_forward_norm(middle + nn.functional.dropout(torch.ones_like(x), 0.5)), 1e-6)
 
 
 @pytest.mark.parametrize("norm_order", ["pre", "post"])
@@ -211,17 +220,24 @@ def test_dropout_acts_in_training_only(norm_order: str) -> None:
 def test_each_rate_reaches_its_place() -> None:
     layer = encoder_layer(dropout=0.25, attention_dropout=0.125)
     assert layer.attention.dropout == 0.125
-    assert layer.attention_residual.dropout.p == layer.feed_forward_residual.dropout.p == 0.25
+    assert layer.dropout.p == 0.25
+    assert layer.feed_forward.dropout.p == 0.0
 
 
 @pytest.mark.parametrize("norm_order", ["pre", "post"])
 def test_norm_is_made_as_chosen(norm_order: str) -> None:
     layer = encoder_layer(norm_order, norm=choices.RMSNorm(eps=0.5))
-    for residual in (layer.attention_residual, layer.feed_forward_residual):
-        assert isinstance(residual, PreNorm if norm_order == "pre" else PostNorm)
-        assert isinstance(residual.norm, RMSNorm)
-        assert residual.norm.eps == 0.5
-    assert isinstance(encoder_layer(norm_order).attention_residual.norm, LayerNorm)
+    for norm in (layer.attention_norm, layer.feed_forward_norm):
+        assert isinstance(norm, RMSNorm)
+        assert norm.eps == 0.5
+    assert isinstance(encoder_layer(norm_order).attention_norm, LayerNorm)
+
+
+def test_the_parts_are_listed_in_the_order_in_which_they_run() -> None:
+    parts = ["attention_norm", "attention", "feed_forward_norm", "feed_forward", "dropout"]
+    assert [name for name, _ in encoder_layer("pre").named_children()] == parts
+    parts = ["attention", "attention_norm", "feed_forward", "feed_forward_norm", "dropout"]
+    assert [name for name, _ in encoder_layer("post").named_children()] == parts
 
 
 # --- what the layer is made of -------------------------------------------------------------------------------------
@@ -406,5 +422,5 @@ def test_copies_are_the_same(kind: str) -> None:
 def test_printing_the_layer_shows_where_to_look() -> None:
     shown = str(encoder_layer())
     assert "(weights): LazyHookPoint(batch head query key)" in shown
-    assert "(attention_residual): PreNorm(" in shown
+    assert "(attention_norm): LayerNorm(" in shown
     assert "(hidden): HookPoint(batch token d_ff)" in shown

@@ -127,7 +127,7 @@ def test_no_image_gives_no_output(precision, d_value):
 def test_a_shifted_image_gives_a_shifted_output_away_from_the_border(precision, d_value, axis):
     layer = GaussianAttention(D_MODEL, N_HEADS, d_value=d_value, precision=precision).double()
     sharp = {"isotropic": torch.full((3,), 9.0), "diagonal": torch.full((3, 2), 9.0), "full": 9 * torch.eye(2)}
-    layer.place_heads(
+    layer.set_centres(
         torch.tensor([[1.0, -1.0], [0.0, 1.0], [-1.0, 0.5]]).double(),
         sharp[precision].double().expand(layer.alpha.shape).contiguous(),
     )
@@ -205,7 +205,7 @@ def random_alpha(precision: str) -> Tensor:
 @every_precision
 def test_heads_are_placed_as_said(precision):
     layer, centre, alpha = random_layer(precision), torch.randn(N_HEADS, 2).double(), random_alpha(precision)
-    layer.place_heads(centre, alpha)
+    layer.set_centres(centre, alpha)
     assert torch.equal(layer.centre, centre)
     torch.testing.assert_close(layer.alpha, alpha, rtol=1e-5, atol=2e-6)
     assert layer.centre.requires_grad
@@ -220,7 +220,7 @@ def test_a_placed_head_looks_there():
     layer = GaussianAttention(D_MODEL, 1, bias=False).double()
     with torch.no_grad():
         layer.out.weight.copy_(torch.eye(D_MODEL))
-    layer.place_heads(torch.tensor([[1.0, -2.0]]).double(), torch.tensor([60.0]).double())
+    layer.set_centres(torch.tensor([[1.0, -2.0]]).double(), torch.tensor([60.0]).double())
     x = random_image()
     torch.testing.assert_close(layer(x)[:, 2, 3], x[:, 3, 1])
 
@@ -245,7 +245,7 @@ def test_places_that_cannot_be_are_refused_and_change_nothing(centre, alpha, mes
     layer = GaussianAttention(D_MODEL, N_HEADS)
     before = layer.centre.detach().clone(), layer.sharpness.detach().clone()
     with pytest.raises(ValueError, match=message):
-        layer.place_heads(centre, alpha)
+        layer.set_centres(centre, alpha)
     assert torch.equal(layer.centre, before[0])
     assert torch.equal(layer.sharpness, before[1])
 

@@ -1,4 +1,4 @@
-"""Position modules: what is added, what turns, what the scores gain."""
+"""Position modules: what is added, what is rotated, what the scores gain."""
 
 import copy
 import math
@@ -33,14 +33,14 @@ def assert_same(actual: Tensor, expected: Tensor, tolerance: float = 1e-10) -> N
     torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance)
 
 
-def places(*numbers: int) -> Tensor:
+def positions(*numbers: int) -> Tensor:
     return torch.tensor([numbers])
 
 
 def test_no_positions_answer_nothing() -> None:
     none = Positions()
-    assert none.vectors(places(0, 1), 2) is None
-    assert none.rotation(places(0, 1)) is None
+    assert none.vectors(positions(0, 1), 2) is None
+    assert none.rotation(positions(0, 1)) is None
     assert none.bias(torch.zeros(1, 2, D_MODEL), 2) is None
 
 
@@ -83,12 +83,12 @@ def test_learned_positions_are_the_rows_of_the_table() -> None:
 def test_a_text_longer_than_the_table_is_refused(n_total: int) -> None:
     """PEERS 31: elsewhere "index out of range in self"."""
     with pytest.raises(ValueError, match=f"longer than the {KEY} learned positions, got {n_total} tokens"):
-        LearnedPositions(KEY, D_MODEL).vectors(places(0, n_total - 1), n_total)
-    LearnedPositions(KEY, D_MODEL).vectors(places(0, 1), KEY)
+        LearnedPositions(KEY, D_MODEL).vectors(positions(0, n_total - 1), n_total)
+    LearnedPositions(KEY, D_MODEL).vectors(positions(0, 1), KEY)
 
 
 def test_padding_takes_no_place() -> None:
-    LearnedPositions(KEY, D_MODEL).vectors(places(0, 1), 1000)
+    LearnedPositions(KEY, D_MODEL).vectors(positions(0, 1), 1000)
 
 
 # --- sinusoids -----------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_sinusoids_are_not_saved_and_follow_the_precision() -> None:
     module = SinusoidalPositions(D_MODEL)
     assert not module.state_dict()
     for n_total in (5, 2000):
-        assert module.to(torch.bfloat16).vectors(places(0, 4), n_total).dtype == torch.bfloat16
+        assert module.to(torch.bfloat16).vectors(positions(0, 4), n_total).dtype == torch.bfloat16
 
 
 # --- rotary --------------------------------------------------------------------------------------------------------
@@ -133,7 +133,9 @@ def test_rotation_equals_llamas() -> None:
     chosen = torch.tensor([[0, 1, 2, 3, 4], [0, 0, 0, 1, 2]])
     cos, sin = LlamaRotaryEmbedding(config)(q, chosen)
     rotation = RotaryPositions(D_HEAD).rotation(chosen)
-    for ours, theirs in zip((rotation(q), rotation(k)), apply_rotary_pos_emb(q, k, cos, sin), strict=True):
+    for ours, theirs in zip(
+        (rotation.rotate(q), rotation.rotate(k)), apply_rotary_pos_emb(q, k, cos, sin), strict=True
+    ):
         assert_same(ours, theirs, 1e-6)  # their angles are float32
 
 
@@ -146,14 +148,14 @@ def test_a_rotated_product_knows_the_distance_only(layout: str, distance: int, s
     q, k = (torch.randn(1, 1, 1, D_HEAD, dtype=torch.float64) for _ in "qk")
 
     def product(at_q: int, at_k: int) -> Tensor:
-        return (module.rotation(places(at_q))(q) * module.rotation(places(at_k))(k)).sum()
+        return (module.rotation(positions(at_q)).rotate(q) * module.rotation(positions(at_k)).rotate(k)).sum()
 
     assert_same(product(start, start + distance), product(6, 6 + distance), 1e-5)
 
 
-def test_place_zero_does_not_turn() -> None:
+def test_position_zero_is_not_rotated() -> None:
     q = torch.randn(1, HEAD, 1, D_HEAD)
-    assert torch.equal(RotaryPositions(D_HEAD).rotation(places(0))(q), q)
+    assert torch.equal(RotaryPositions(D_HEAD).rotation(positions(0)).rotate(q), q)
 
 
 @pytest.mark.parametrize("d_head", [1, 3, 7])
@@ -165,7 +167,7 @@ def test_rotation_of_an_odd_width_is_refused(d_head: int) -> None:
 def test_layouts_and_bases_differ() -> None:
     q = torch.randn(1, HEAD, 2, D_HEAD)
     halves, interleaved, slow = (
-        RotaryPositions(D_HEAD, **how).rotation(places(3, 4))(q)
+        RotaryPositions(D_HEAD, **how).rotation(positions(3, 4)).rotate(q)
         for how in ({"layout": "halves"}, {"layout": "interleaved"}, {"layout": "halves", "base": 100.0})
     )
     assert not torch.allclose(halves, interleaved)
@@ -288,10 +290,10 @@ def test_grids_of_an_empty_batch(module: nn.Module) -> None:
 # --- counting ------------------------------------------------------------------------------------------------------
 
 
-def test_places_count_from_the_past_on() -> None:
+def test_positions_count_from_the_past_on() -> None:
     x = torch.zeros(BATCH, 3)
-    assert torch.equal(count_positions(x), places(0, 1, 2))
-    assert torch.equal(count_positions(x, n_past=4), places(4, 5, 6))
+    assert torch.equal(count_positions(x), positions(0, 1, 2))
+    assert torch.equal(count_positions(x, n_past=4), positions(4, 5, 6))
 
 
 def test_left_padding_does_not_move_a_sentence() -> None:
@@ -309,12 +311,12 @@ def test_left_padding_and_a_past_count_on() -> None:
 
 def test_right_padding_leaves_the_real_tokens_where_they_are() -> None:
     visible = torch.tensor([[True, True, True, False, False]])
-    assert torch.equal(count_positions(torch.zeros(1, 5), visible=visible)[:, :3], places(0, 1, 2))
+    assert torch.equal(count_positions(torch.zeros(1, 5), visible=visible)[:, :3], positions(0, 1, 2))
 
 
-def test_a_sentence_of_padding_alone_has_legal_places() -> None:
+def test_a_sentence_of_padding_alone_has_legal_positions() -> None:
     counted = count_positions(torch.zeros(1, 3), visible=torch.zeros(1, 3, dtype=torch.bool))
-    assert torch.equal(counted, places(0, 0, 0))
+    assert torch.equal(counted, positions(0, 0, 0))
 
 
 # --- choices -------------------------------------------------------------------------------------------------------
@@ -365,6 +367,6 @@ def test_copies_are_the_same(copied: object) -> None:
     x = torch.zeros(1, TOKEN, D_MODEL)
     buckets, learned = BucketPositions(HEAD, bidirectional=False), LearnedPositions(KEY, D_MODEL)
     assert torch.equal(copied(buckets).bias(x, KEY), buckets.bias(x, KEY))
-    assert torch.equal(copied(learned).vectors(places(1, 2), 3), learned.vectors(places(1, 2), 3))
+    assert torch.equal(copied(learned).vectors(positions(1, 2), 3), learned.vectors(positions(1, 2), 3))
     rotary, q = RotaryPositions(D_HEAD), torch.randn(1, HEAD, 2, D_HEAD)
-    assert torch.equal(copied(rotary).rotation(places(1, 2))(q), rotary.rotation(places(1, 2))(q))
+    assert torch.equal(copied(rotary).rotation(positions(1, 2)).rotate(q), rotary.rotation(positions(1, 2)).rotate(q))

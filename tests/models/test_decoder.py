@@ -147,7 +147,7 @@ def test_every_bucket_is_for_the_past() -> None:
     """Buckets that look both ways would leave half of the table unused."""
     model = ready(decoder(position=POSITIONS["buckets"]))
     model(some_ids(2, 23)).square().sum().backward()
-    assert model.positions.table.grad.all()
+    assert model.layers.positions.table.grad.all()
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -155,19 +155,19 @@ def test_every_bucket_is_for_the_past() -> None:
 
 def test_tied_words_are_scored_by_the_embedding_table() -> None:
     model, ids = ready(decoder()), some_ids(2, 7)
-    by_hand = model.decode(ids) @ model.embedding.table.T
+    by_hand = model.hidden(ids) @ model.embedding.table.T
     torch.testing.assert_close(model(ids), by_hand, rtol=1e-10, atol=1e-10)
 
 
 def test_untied_words_have_a_map_and_a_bias_of_their_own() -> None:
     model, ids = ready(decoder(lm_head=choices.UntiedLMHead(bias=True))), some_ids(2, 7)
-    by_hand = model.decode(ids) @ model.lm_head.weight.T + model.lm_head.bias
+    by_hand = model.hidden(ids) @ model.lm_head.weight.T + model.lm_head.bias
     torch.testing.assert_close(model(ids), by_hand, rtol=1e-10, atol=1e-10)
 
 
 def test_scaled_words_are_divided_by_the_root_of_the_width() -> None:
     model, ids = ready(decoder(lm_head=choices.TiedLMHead(scaled=True))), some_ids(2, 7)
-    by_hand = model.decode(ids) @ model.embedding.table.T / 18**0.5
+    by_hand = model.hidden(ids) @ model.embedding.table.T / 18**0.5
     torch.testing.assert_close(model(ids), by_hand, rtol=1e-10, atol=1e-10)
 
 

@@ -56,7 +56,7 @@ def test_half_of_the_buckets_look_ahead() -> None:
     """The bucket of "0 ahead" is the only one that no pair of tokens can fall into."""
     model = ready(encoder(position=POSITIONS["buckets"]))
     model(some_ids(2, 23)).pow(3).sum().backward()
-    used = model.positions.table.grad.all(1)
+    used = model.layers.positions.table.grad.all(1)
     assert used.tolist() == [True, True, True, True, False, True, True, True]
 
 
@@ -78,21 +78,21 @@ def test_segments_tell_two_sentences_apart() -> None:
 
 def test_the_mean_is_taken_over_the_real_tokens() -> None:
     model, ids, real = ready(classifier(choices.MeanPooling())), some_ids(2, 7), real_tokens((7, 4), 7)
-    vectors = model.encode(ids, visible=real)
+    vectors = model.hidden(ids, visible=real)
     mean = torch.stack([vectors[0].mean(0), vectors[1, :4].mean(0)])
-    by_hand = model.head.classes(model.head.dense(mean).tanh())
+    by_hand = model.head.classifier(model.head.dense(mean).tanh())
     torch.testing.assert_close(model(ids, visible=real), by_hand, rtol=1e-10, atol=1e-10)
 
 
 def test_the_features_are_what_the_head_reads() -> None:
     model, ids = ready(encoder()), some_ids(2, 7)
-    assert model(ids).equal(model.encode(ids))
+    assert model(ids).equal(model.hidden(ids))
 
 
 def test_masked_words_are_scored_by_the_embedding_table() -> None:
     model, ids = ready(encoder(head=choices.MaskedLMHead())), some_ids(2, 7)
     head = model.head
-    by_hand = head.norm(F.gelu(head.dense(model.encode(ids)))) @ model.embedding.table.T + head.lm_head.bias
+    by_hand = head.norm(F.gelu(head.dense(model.hidden(ids)))) @ model.embedding.table.T + head.lm_head.bias
     torch.testing.assert_close(model(ids), by_hand, rtol=1e-10, atol=1e-10)
 
 

@@ -4,6 +4,7 @@ The masks are in test_masks_belong_where.py; T5 and Marian are in parity/.
 """
 
 import math
+import re
 from functools import cache
 
 import pytest
@@ -37,13 +38,13 @@ def torch_twin(ours: EncoderDecoder) -> tuple[nn.TransformerEncoder, nn.Transfor
     encoder = nn.TransformerEncoder(
         nn.TransformerEncoderLayer(**sizes, **options),
         c.n_encoder_layers,
-        norm=None if ours.encoder_norm is None else nn.LayerNorm(c.d_model),
+        norm=None if ours.encoder_layers.final_norm is None else nn.LayerNorm(c.d_model),
         enable_nested_tensor=False,
     )
     decoder = nn.TransformerDecoder(
         nn.TransformerDecoderLayer(**sizes, **options),
         c.n_decoder_layers,
-        norm=None if ours.decoder_norm is None else nn.LayerNorm(c.d_model),
+        norm=None if ours.decoder_layers.final_norm is None else nn.LayerNorm(c.d_model),
     )
     state = ours.state_dict()
     encoder.load_state_dict(renamed(state, "encoder", {"attention": "self_attn"}, ("attention", "feed_forward")))
@@ -51,8 +52,8 @@ def torch_twin(ours: EncoderDecoder) -> tuple[nn.TransformerEncoder, nn.Transfor
         renamed(
             state,
             "decoder",
-            {"self_attention": "self_attn", "cross_attention": "multihead_attn"},
-            ("self_attention", "cross_attention", "feed_forward"),
+            {"attention": "self_attn", "cross_attention": "multihead_attn"},
+            ("attention", "cross_attention", "feed_forward"),
         )
     )
     return encoder.eval(), decoder.eval()
@@ -62,7 +63,7 @@ def renamed(
     state: dict[str, Tensor], side: str, attentions: dict[str, str], residuals: tuple[str, ...]
 ) -> dict[str, Tensor]:
     theirs = {}
-    n_layers = 1 + max(int(name.split(".")[1]) for name in state if name.startswith(f"{side}_layers."))
+    n_layers = 1 + max(int(name.split(".")[1]) for name in state if re.match(rf"{side}_layers\.\d", name))
     for i in range(n_layers):
         layer = f"{side}_layers.{i}"
         for kind in ("weight", "bias"):
@@ -71,12 +72,12 @@ def renamed(
                 theirs[f"layers.{i}.{name}.in_proj_{kind}"] = torch.cat(parts)
                 theirs[f"layers.{i}.{name}.out_proj.{kind}"] = state[f"{layer}.{mine}.out.{kind}"]
             for number, mine in enumerate(residuals, start=1):
-                theirs[f"layers.{i}.norm{number}.{kind}"] = state[f"{layer}.{mine}_residual.norm.{kind}"]
+                theirs[f"layers.{i}.norm{number}.{kind}"] = state[f"{layer}.{mine}_norm.{kind}"]
             theirs[f"layers.{i}.linear1.{kind}"] = state[f"{layer}.feed_forward.up.{kind}"]
             theirs[f"layers.{i}.linear2.{kind}"] = state[f"{layer}.feed_forward.down.{kind}"]
     for kind in ("weight", "bias"):
-        if f"{side}_norm.{kind}" in state:
-            theirs[f"norm.{kind}"] = state[f"{side}_norm.{kind}"]
+        if f"{side}_layers.final_norm.{kind}" in state:
+            theirs[f"norm.{kind}"] = state[f"{side}_layers.final_norm.{kind}"]
     return theirs
 
 

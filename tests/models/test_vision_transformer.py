@@ -40,7 +40,7 @@ def test_a_model_of_one_patch(pooling: choices.ImagePooling) -> None:
 
 @every_pooling
 def test_there_is_a_token_for_each_patch_and_one_for_the_class(pooling: choices.ImagePooling) -> None:
-    tokens = vision_transformer(pooling=pooling).encode(torch.randn(4, 2, 6, 15))
+    tokens = vision_transformer(pooling=pooling).hidden(torch.randn(4, 2, 6, 15))
     assert tokens.shape == (4, 15 + isinstance(pooling, choices.ClassToken), 18)
 
 
@@ -51,7 +51,7 @@ def test_patches_are_read_left_to_right_and_top_to_bottom() -> None:
     other = image.clone()
     other[:, :, 2:4, 9:12] += 1.0
     seen = []
-    model.tokens.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    model.layers.embedded.register_forward_hook(lambda module, inputs, output: seen.append(output))
     model(image), model(other)
     changed = (seen[0] != seen[1]).any(-1)[0]
     assert changed.nonzero().flatten().tolist() == [1 + 5 * 1 + 3]
@@ -59,14 +59,14 @@ def test_patches_are_read_left_to_right_and_top_to_bottom() -> None:
 
 def test_the_class_token_is_read_alone() -> None:
     model, image = ready(vision_transformer()), torch.randn(4, 2, 6, 15, dtype=torch.float64)
-    by_hand = model.classes(model.encode(image)[:, 0])
+    by_hand = model.classifier(model.hidden(image)[:, 0])
     torch.testing.assert_close(model(image), by_hand, rtol=1e-10, atol=1e-10)
 
 
 def test_the_mean_is_over_all_patches() -> None:
     model = ready(vision_transformer(pooling=choices.MeanPooling()))
     image = torch.randn(4, 2, 6, 15, dtype=torch.float64)
-    by_hand = model.classes(model.encode(image).mean(1))
+    by_hand = model.classifier(model.hidden(image).mean(1))
     torch.testing.assert_close(model(image), by_hand, rtol=1e-10, atol=1e-10)
 
 

@@ -48,7 +48,7 @@ def test_a_folder_without_a_manifest_is_read_as_others_write_it(tmp_path: Path) 
     model = published("digits-vit").build()
     save(model, tmp_path / "model")
     (tmp_path / "model" / "manifest.json").unlink()
-    assert torch.equal(load(tmp_path / "model").classes.weight, model.classes.weight)  # type: ignore[union-attr]
+    assert torch.equal(load(tmp_path / "model").classifier.weight, model.classifier.weight)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

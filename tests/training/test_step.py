@@ -196,10 +196,10 @@ def test_the_learning_rate_of_each_step_is_used() -> None:
         training_batches(trainer.plan, data.train, 0), whole_batches(trainer.plan, data), strict=True
     ):
         loss = F.cross_entropy(*predictions(model, batch))
-        gradient = torch.autograd.grad(loss, [model.classes.bias])[0]
-        before = model.classes.bias.detach().clone()
+        gradient = torch.autograd.grad(loss, [model.classifier.bias])[0]
+        before = model.classifier.bias.detach().clone()
         trainer.step(parts)
-        sizes.append(float((before - model.classes.bias.detach()).norm() / gradient.norm()))
+        sizes.append(float((before - model.classifier.bias.detach()).norm() / gradient.norm()))
     assert sizes == pytest.approx([0.5, 1.0, 1.0, 0.775, 0.325], abs=1e-9)
 
 

@@ -31,8 +31,7 @@ class Generate:
         import torch
 
         from headwork.checks import check_positive
-        from headwork.choices import LearnedPositions
-        from headwork.generation import stream_long
+        from headwork.generation import check_prompt_length, stream_long
         from headwork.models import Decoder
         from headwork.storage import load
         from headwork.training import open_run
@@ -46,13 +45,7 @@ class Generate:
         if not isinstance(model, Decoder) or run.tokenizer is None:
             raise ValueError(f"run must be one of a language model, got {run.config.name}")
         ids = run.tokenizer.encode(self.prompt)
-        if not ids:
-            raise ValueError("prompt must have at least one token, got none")
-        position = model.config.position
-        if isinstance(position, LearnedPositions) and len(ids) > position.max_tokens:
-            raise ValueError(
-                f"prompt must have at most {position.max_tokens} tokens, the positions of the model, got {len(ids)}"
-            )
+        check_prompt_length(model, len(ids))
         warn_of_unknown(run.tokenizer, self.prompt)
         generator = torch.Generator()
         seed = generator.seed() % 2**63 if self.seed is None else self.seed

@@ -40,7 +40,7 @@ class ConvolutionAsAttention(nn.Module):
         self.attention = GaussianAttention(
             conv.in_channels, len(shifts), d_out=conv.out_channels, bias=conv.bias is not None
         ).to(conv.weight)
-        self.attention.place_heads(shifts, conv.weight.new_full((len(shifts),), alpha))
+        self.attention.set_centres(shifts, conv.weight.new_full((len(shifts),), alpha))
         self.attention.requires_grad_(conv.weight.requires_grad)
         with (
             torch.no_grad()

@@ -1,6 +1,6 @@
 """Attention in three pure steps: scores -> weights -> output. Nothing here owns parameters.
 
-This is the readable path: it builds the whole table of weights. Its fast twin with the same meaning is
+This is the readable path: it builds the whole table of weights. Its fast form with the same meaning is
 `headwork.functional.fused.fused_attention`.
 """
 
@@ -194,8 +194,16 @@ def check_bias(bias: Float[Tensor, "*#batch #query #key"], shape: torch.Size, be
         raise ValueError(
             f"beta must be at most {LARGEST_BETA_FOR_A_SUM:g} with a bias (beyond, the scores alone decide), got {beta}"
         )
+    check_bias_dtype(bias)
     if not _broadcasts(bias.shape, shape):
         raise ValueError(f"bias must broadcast to the scores {tuple(shape)}, got {tuple(bias.shape)}")
+
+
+def check_bias_dtype(bias: Tensor | None) -> None:
+    """A bias is added to the scores; a mask given instead would be added as 0 and 1."""
+    if bias is not None and not bias.is_floating_point():
+        remedy = ": a mask is passed as visible=" if bias.dtype == torch.bool else ""
+        raise TypeError(f"bias must hold real numbers, which are added to the scores, got {bias.dtype}{remedy}")
 
 
 def check_visible(visible: Bool[Tensor, "*#batch #query #key"] | None, shape: torch.Size) -> None:

@@ -1,6 +1,6 @@
-"""The fast twins: the same equations by PyTorch's fused kernels.
+"""The fast forms: the same equations by PyTorch's fused kernels.
 
-Each has a readable twin of the same meaning (`fused_attention` ~ `scaled_dot_product_attention`,
+Each has a readable form of the same meaning (`fused_attention` ~ `scaled_dot_product_attention`,
 `fused_layer_norm` ~ `layer_norm`, ...), and tests/functional/test_fused.py holds the pairs equal in value and
 gradient. Layers call these; ask for attention weights and they come from the readable path.
 """

@@ -1,4 +1,4 @@
-r"""Gaussian heads: each looks at a place (row, column) away from the query, more or less sharply, whatever is there.
+r"""Gaussian heads: each looks at an offset (row, column) from the query, more or less sharply, whatever is there.
 
 The softmax of $-\alpha\,|\delta - \Delta|^2$ over a grid is a row softmax times a column softmax, because the exponent
 is a sum. So the mean under these weights is two small matrix products, one along the rows and one along the columns,
@@ -23,8 +23,8 @@ Precision = Float[Tensor, "head"] | Float[Tensor, "head 2"] | Float[Tensor, "hea
 """How sharply a head looks: one alpha for both directions, one for each, or a full matrix."""
 
 
-Places = tuple[Float[Tensor, "query_row"], Float[Tensor, "query_column"]]
-"""The rows and the columns on which queries stand."""
+QueryGrid = tuple[Float[Tensor, "query_row"], Float[Tensor, "query_column"]]
+"""The rows and the columns of the queries, which may lie between pixels or outside of the image."""
 
 
 class SlowPathWarning(UserWarning):
@@ -35,11 +35,11 @@ def gaussian_attention(
     x: Float[Tensor, "batch row column d"],
     centre: Float[Tensor, "head 2"],
     alpha: Precision,
-    queries: Places | None = None,
+    queries: QueryGrid | None = None,
 ) -> Float[Tensor, "batch head query_row query_column d"]:
     r"""The mean of x around each pixel + centre, under weights $\propto e^{-\alpha\,|key - query - centre|^2}$.
 
-    Queries stand on every pixel unless `queries` says on which rows and columns, between pixels or outside if need be.
+    There is a query on every pixel unless `queries` gives other rows and columns, between pixels or outside if need be.
     `alpha` is one number for each head, or two (row, column); a full 2 x 2 precision does not separate, so it takes the
     path of `gaussian_attention_by_table` and warns. No dropout acts on either path.
 
@@ -65,9 +65,9 @@ def gaussian_attention_by_table(
     x: Float[Tensor, "batch row column d"],
     centre: Float[Tensor, "head 2"],
     alpha: Precision,
-    queries: Places | None = None,
+    queries: QueryGrid | None = None,
 ) -> Float[Tensor, "batch head query_row query_column d"]:
-    """The readable twin of `gaussian_attention`: one weight for each pair of pixels, then one sum over all keys.
+    """The readable form of `gaussian_attention`: one weight for each pair of pixels, then one sum over all keys.
 
     >>> x = torch.randn(1, 4, 5, 3)
     >>> gaussian_attention_by_table(x, torch.zeros(2, 2), torch.ones(2)).shape
@@ -83,15 +83,15 @@ def gaussian_attention_by_table(
 
 
 def gaussian_weights(
-    grid: tuple[int, int], centre: Float[Tensor, "head 2"], alpha: Precision, queries: Places | None = None
+    grid: tuple[int, int], centre: Float[Tensor, "head 2"], alpha: Precision, queries: QueryGrid | None = None
 ) -> Float[Tensor, "head query_row query_column key_row key_column"]:
     r"""The table of all weights: $\operatorname{softmax}_{key}(-(\delta-\Delta)^\top A\,(\delta-\Delta))$.
 
-    The shift is $\delta = key - query$, so `centre` is where the head looks. The ETH sheet writes $\delta = q - k$, and
-    its $\Delta$ has the other sign.
+    The shift is $\delta = key - query$, so `centre` is the offset at which the head looks. The ETH sheet writes
+    $\delta = q - k$, and its $\Delta$ has the other sign.
 
-    >>> gaussian_weights((3, 3), torch.zeros(1, 2), torch.ones(1))[0, 1, 1].sum().round(decimals=5)
-    tensor(1.)
+    >>> round(gaussian_weights((3, 3), torch.zeros(1, 2), torch.ones(1))[0, 1, 1].sum().item(), 6)
+    1.0
     """
     check_gaussian(centre, alpha)
     key, query = _on_every_pixel(grid, centre), _on_every_pixel(grid, centre) if queries is None else queries
@@ -108,7 +108,7 @@ def gaussian_axis_weights(
     grid: tuple[int, int],
     centre: Float[Tensor, "head 2"],
     alpha: Float[Tensor, "head"] | Float[Tensor, "head 2"],
-    queries: Places | None = None,
+    queries: QueryGrid | None = None,
 ) -> tuple[Float[Tensor, "head query_row key_row"], Float[Tensor, "head query_column key_column"]]:
     """The two factors of the table of weights: along the rows, and along the columns.
 
@@ -133,8 +133,8 @@ def axis_weights(
 ) -> Float[Tensor, "head query key"]:
     r"""The weights along one axis: $\operatorname{softmax}_{key}(-\alpha\,(key - query - centre)^2)$.
 
-    >>> place = torch.arange(3.0)
-    >>> axis_weights(place, place, torch.tensor([1.0]), torch.tensor([50.0]))[0].round(decimals=3)
+    >>> pixel = torch.arange(3.0)
+    >>> axis_weights(pixel, pixel, torch.tensor([1.0]), torch.tensor([50.0]))[0].round(decimals=3)
     tensor([[0., 1., 0.],
             [0., 0., 1.],
             [0., 0., 1.]])
@@ -146,7 +146,7 @@ def axis_weights(
 def _on_every_pixel(grid: tuple[int, int], like: Tensor) -> tuple[Float[Tensor, "row"], Float[Tensor, "column"]]:
     """In float32 at least: bfloat16 does not know 257."""
     dtype = torch.promote_types(like.dtype, torch.float32)
-    return torch.arange(grid[0]).to(like.device, dtype), torch.arange(grid[1]).to(like.device, dtype)
+    return torch.arange(grid[0], device=like.device).to(dtype), torch.arange(grid[1], device=like.device).to(dtype)
 
 
 def _pairs(row: Tensor, column: Tensor) -> Float[Tensor, "_ _ 2"]:
@@ -210,9 +210,13 @@ def mix_along_axes_plainly(
 
 
 class _MixAlongAxes(torch.autograd.Function):
-    """`mix_along_axes_plainly`, image by image, in a workspace that is used again.
+    r"""`mix_along_axes_plainly`, image by image, in a workspace that is used again.
 
-    The way there mixes the rows first, the way back the columns: so every product is one that runs fast.
+    With R the rows and C the columns of a head, X an image and Y what the head makes of it,
+
+    $$H_{icd} = \sum_r R_{ir} X_{rcd}, \qquad Y_{ijd} = \sum_c C_{jc} H_{icd}.$$
+
+    Forward mixes the rows first (H), backward the columns (U below): so every product is one that runs fast.
     """
 
     @staticmethod
@@ -221,34 +225,40 @@ class _MixAlongAxes(torch.autograd.Function):
         (n_heads, i, r), (j, c) = rows.shape, columns.shape[1:]
         batch, _, _, d = x.shape
         every_row = rows.reshape(n_heads * i, r)
-        every_column = columns.repeat_interleave(i, dim=0)
+        every_column = columns.repeat_interleave(i, dim=0)  # C of head h, once for each of its rows i
         half = x.new_empty(n_heads * i, c, d)
         mixed = x.new_empty(batch, n_heads, i, j, d)
         for image, out in zip(x, mixed, strict=True):
-            torch.mm(every_row, image.reshape(r, c * d), out=half.view(n_heads * i, c * d))
-            torch.bmm(every_column, half, out=out.view(n_heads * i, j, d))
+            torch.mm(every_row, image.reshape(r, c * d), out=half.view(n_heads * i, c * d))  # H = R X
+            torch.bmm(every_column, half, out=out.view(n_heads * i, j, d))  # Y = C H
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: FunctionCtx, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        r"""With G the gradient of Y, and two half-mixed tensors that share one workspace:
+
+        $U_{rjd} = \sum_c C_{jc} X_{rcd}$ gives $dR_{ir} = \sum_{jd} G_{ijd} U_{rjd}$;
+        $V_{rjd} = \sum_i R_{ir} G_{ijd}$ gives $dX_{rcd} = \sum_{hj} C_{jc} V_{rjd}$ (over all heads h)
+        and $dC_{jc} = \sum_{rd} V_{rjd} X_{rcd}$.
+        """
         x, rows, columns = ctx.saved_tensors  # type: ignore[attr-defined]
         (n_heads, i, r), (j, c) = rows.shape, columns.shape[1:]
         d = x.shape[-1]
-        every_column = columns.reshape(n_heads * j, c).expand(r, -1, -1)
+        every_column = columns.reshape(n_heads * j, c).expand(r, -1, -1)  # C of all heads, for each row r
         of_x, of_rows = torch.empty_like(x, memory_format=torch.contiguous_format), torch.zeros_like(rows)
-        of_columns = x.new_zeros(r, n_heads * j, c)
+        of_columns = x.new_zeros(r, n_heads * j, c)  # dC before the sum over r
         work = x.new_empty(r, n_heads, j * d)
-        by_row = work.view(r, n_heads * j, d)
+        by_row = work.view(r, n_heads * j, d)  # the workspace as r matrices: first U, then V
         for image, of_image, of_mixed in zip(x, of_x, gradients[0], strict=True):
-            of_heads = of_mixed.reshape(n_heads, i, j * d)
-            torch.bmm(every_column, image, out=by_row)
+            of_heads = of_mixed.reshape(n_heads, i, j * d)  # G of each head as a matrix: i by (j d)
+            torch.bmm(every_column, image, out=by_row)  # U = C X
             for head in range(n_heads):
-                of_rows[head].addmm_(of_heads[head], work[:, head].T)
+                of_rows[head].addmm_(of_heads[head], work[:, head].T)  # dR += G U^T
             for head in range(n_heads):
-                torch.mm(rows[head].T, of_heads[head], out=work[:, head])
-            torch.bmm(every_column.mT, by_row, out=of_image)
-            of_columns.baddbmm_(by_row, image.mT)
+                torch.mm(rows[head].T, of_heads[head], out=work[:, head])  # V = R^T G, over U
+            torch.bmm(every_column.mT, by_row, out=of_image)  # dX = C^T V, summed over heads and j
+            of_columns.baddbmm_(by_row, image.mT)  # dC += V X^T
         return of_x, of_rows, of_columns.sum(0).view_as(columns)
 
 

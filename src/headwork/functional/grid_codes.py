@@ -15,8 +15,8 @@ def grid_shifts(n_rows: int, n_columns: int) -> Int[Tensor, "row column key_row 
     tensor([1, 2])
     """
     check_positive(n_rows=n_rows, n_columns=n_columns)
-    place = torch.stack(torch.meshgrid(torch.arange(n_rows), torch.arange(n_columns), indexing="ij"), -1)
-    return place[:, :, None, None] - place[None, None, :, :]
+    pixel = torch.stack(torch.meshgrid(torch.arange(n_rows), torch.arange(n_columns), indexing="ij"), -1)
+    return pixel[:, :, None, None] - pixel[None, None, :, :]
 
 
 def quadratic_codes(shifts: Int[Tensor, "*pair 2"]) -> Float[Tensor, "*pair 3"]:

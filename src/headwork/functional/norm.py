@@ -43,12 +43,12 @@ def rms_norm(
 
 
 def batch_norm(
-    x: Float[Tensor, "batch *place d_model"],
+    x: Float[Tensor, "batch *position d_model"],
     weight: Float[Tensor, "d_model"] | None = None,
     bias: Float[Tensor, "d_model"] | None = None,
     eps: float = 1e-5,
-) -> Float[Tensor, "batch *place d_model"]:
-    r"""The same formula with mean and variance over the batch (and every place) of one feature, for comparison.
+) -> Float[Tensor, "batch *position d_model"]:
+    r"""The same formula with mean and variance over the batch (and every position) of one feature, for comparison.
 
     Features are the last axis here, as in `layer_norm`; statistics are those of this batch, as in training.
     Ioffe and Szegedy, "Batch normalization", 2015.

@@ -1,4 +1,4 @@
-"""Absolute position codes: a vector for each place, added to the token that stands there."""
+"""Absolute position codes: a vector for each position, added to the token there."""
 
 from typing import Literal, NamedTuple
 
@@ -38,7 +38,7 @@ def sinusoids(
     base: float = 10_000.0,
     layout: Literal["interleaved", "halves"] = "interleaved",
 ) -> Float[Tensor, "*batch d_model"]:
-    """`sinusoidal_positions` for any places, in any order, negative ones too (a shift to the left).
+    """`sinusoidal_positions` for any positions, in any order, negative ones too (a shift to the left).
 
     >>> sinusoids(torch.tensor([-1, 1]), 2)
     tensor([[-0.8415,  0.5403],
@@ -46,9 +46,9 @@ def sinusoids(
     """
     check_positive(d_model=d_model)
     has_float64 = positions.device.type != "mps"
-    places = positions if has_float64 else positions.cpu()
-    channel = torch.arange(d_model, device=places.device)
-    angle = places.unsqueeze(-1) * base ** (-2.0 * (channel // 2).double() / d_model)
+    precise = positions if has_float64 else positions.cpu()
+    channel = torch.arange(d_model, device=precise.device)
+    angle = precise.unsqueeze(-1) * base ** (-2.0 * (channel // 2).double() / d_model)
     table = torch.where(channel % 2 == 0, angle.sin(), angle.cos()).to(positions.device, torch.get_default_dtype())
     if layout == "interleaved":
         return table

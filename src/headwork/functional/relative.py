@@ -103,7 +103,7 @@ def t5_buckets(
     return start + torch.where(away < n_exact, away, far)
 
 
-def alibi_slopes(n_heads: int) -> Float[Tensor, "head"]:
+def alibi_slopes(n_heads: int, *, device: torch.device | str | None = None) -> Float[Tensor, "head"]:
     r"""A geometric series of slopes: head $h$ of $n$ has $2^{-8h/n}$.
 
     When $n$ is no power of 2, the rest comes from the series of twice as many heads.
@@ -116,7 +116,7 @@ def alibi_slopes(n_heads: int) -> Float[Tensor, "head"]:
     power = 2 ** int(math.log2(n_heads))
     series = [2 ** (-8 * (h + 1) / power) for h in range(power)]
     between = [2 ** (-8 * (2 * h + 1) / (2 * power)) for h in range(n_heads - power)]
-    return torch.tensor(series + between)
+    return torch.tensor(series + between, device=device)
 
 
 def alibi_bias(
@@ -127,7 +127,7 @@ def alibi_bias(
     >>> alibi_bias(2, 1, 3)[0]
     tensor([[-0.1250, -0.0625, -0.0000]])
     """
-    slopes = rearrange(alibi_slopes(n_heads).to(device), "head -> head 1 1")
+    slopes = rearrange(alibi_slopes(n_heads, device=device), "head -> head 1 1")
     return -slopes * distance(n_query, n_key, device=device).abs()
 
 

@@ -1,4 +1,4 @@
-"""Rotary positions: turn pairs of features by an angle that grows with the place."""
+"""Rotary positions: rotate pairs of features by an angle that grows with the position."""
 
 from typing import Literal
 
@@ -18,7 +18,7 @@ def rotary_angles(
             [1.0000, 0.0100]], dtype=torch.float64)
     """
     if d_head % 2 or d_head < 2:
-        raise ValueError(f"d_head must be even (rotary positions turn pairs of features), got {d_head}")
+        raise ValueError(f"d_head must be even (rotary positions rotate pairs of features), got {d_head}")
     precise = torch.float32 if positions.device.type == "mps" else torch.float64
     pair = torch.arange(0, d_head, 2, device=positions.device, dtype=precise)
     return positions.unsqueeze(-1) * base ** (-pair / d_head)
@@ -29,9 +29,9 @@ def rotate(
     angles: Float[Tensor, "*#batch token pair"],
     layout: Literal["interleaved", "halves"] = "interleaved",
 ) -> Float[Tensor, "*batch token d_head"]:
-    r"""Turn each pair $(a, b)$ into $(a\cos\theta - b\sin\theta,\; a\sin\theta + b\cos\theta)$.
+    r"""Rotate each pair $(a, b)$ to $(a\cos\theta - b\sin\theta,\; a\sin\theta + b\cos\theta)$.
 
-    Queries and keys turned this way have a product that depends on their distance only. A pair is two neighbours in
+    Queries and keys rotated this way have a product that depends on their distance only. A pair is two neighbours in
     the `interleaved` layout (the paper, GPT-J) and feature $i$ with $i + d/2$ in the `halves` layout (Llama).
     Su et al., "RoFormer", 2021.
 

@@ -89,9 +89,9 @@ def continuations(
     vocab = logits.shape[1]
     log_p = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     totals = (sums.reshape(-1, 1) + log_p).reshape(batch, n_live * vocab)
-    sums, place = totals.topk(min(n_kept, n_live * vocab))
-    rows = place // vocab + n_live * torch.arange(batch, device=place.device)[:, None]
-    return torch.cat([ids.flatten(0, 1)[rows], (place % vocab)[..., None]], dim=-1), sums, rows
+    sums, best = totals.topk(min(n_kept, n_live * vocab))
+    rows = best // vocab + n_live * torch.arange(batch, device=best.device)[:, None]
+    return torch.cat([ids.flatten(0, 1)[rows], (best % vocab)[..., None]], dim=-1), sums, rows
 
 
 def keep_best(

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headwork import choices, masks
-from headwork.checks import check_positive
+from headwork import masks
+from headwork.generation.limits import check_length, check_token_ids
 from headwork.generation.reading import TargetReader, TextReader
 from headwork.generation.sampling import Greedy, Sampling, pick
 from headwork.models import Decoder, EncoderDecoder
@@ -30,8 +30,8 @@ def stream(
     each row goes on as it would alone.
     """
     check_prompt(ids, visible)
-    check_places(model.config.position, ids.shape[1] if visible is None else int(visible.sum(1).amax()), max_new_tokens)
-    check_words(model.config.vocab, end=end)
+    check_length(model, ids.shape[1] if visible is None else int(visible.sum(1).amax()), max_new_tokens)
+    check_token_ids(model.config.vocab, end=end)
     read = TextReader(model)
     return _steps(
         read, read(ids, visible), max_new_tokens=max_new_tokens, sampling=sampling, end=end, generator=generator
@@ -143,8 +143,8 @@ def read_target(
     source_visible: Bool[Tensor, "batch source_token"] | None,
 ) -> TargetReader:
     """A reader that has read the source; `begin`, `end` and the length of the target are checked."""
-    check_places(model.config.position, 1, max_new_tokens)
-    check_words(model.config.target_vocab or model.config.vocab, begin=begin, end=end)
+    check_length(model, 1, max_new_tokens)
+    check_token_ids(model.config.target_vocab or model.config.vocab, begin=begin, end=end)
     return TargetReader(model, source, source_visible)
 
 
@@ -156,19 +156,3 @@ def check_prompt(ids: Tensor, visible: Tensor | None) -> None:
     if visible is not None and not visible[:, -1].all():
         rows = (~visible[:, -1]).nonzero().flatten().tolist()
         raise ValueError(f"visible must be True for the last token of each row (pad on the left), got False in {rows}")
-
-
-def check_places(position: choices.TextPositions, n_prompt: int, max_new_tokens: int) -> None:
-    """Learned positions come to an end; better to say so before the work than in its middle."""
-    check_positive(max_new_tokens=max_new_tokens)
-    if isinstance(position, choices.LearnedPositions) and n_prompt + max_new_tokens > position.max_tokens:
-        raise ValueError(
-            f"prompt and new tokens must fit into the {position.max_tokens} learned positions of the model, "
-            f"got {n_prompt} + max_new_tokens={max_new_tokens}"
-        )
-
-
-def check_words(vocab: int, **words: int | None) -> None:
-    for name, word in words.items():
-        if word is not None and not 0 <= word < vocab:
-            raise ValueError(f"{name} must lie in 0 .. {vocab - 1}, got {word}")

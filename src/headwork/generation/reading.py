@@ -1,17 +1,33 @@
-"""Readers take in token after token and score the word that comes next.
+"""Readers take in token after token and score the one that comes next.
 
 A reader keeps the keys and values of what it has read. It runs its model in evaluation mode and without gradients, and
-gives it back as it was. One new token goes through the fast twin of the model, if there is one.
+gives it back as it was. One new token takes the fast path, `model.one_token()`, if there is one and nobody watches.
 """
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_modules
 
-from headwork.generation.one_token import DecoderTwin, EncoderDecoderTwin, Watch, is_plain
 from headwork.generation.sampling import check_scores
 from headwork.layers.evaluation_mode import evaluation_mode
+from headwork.layers.hook_point import LazyHookPoint
 from headwork.models import Decoder, EncoderDecoder
+
+
+class Watch:
+    """True while anybody looks into the model through a hook; cheap enough to ask at every token."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._hooks = [
+            *(torch_modules._global_forward_hooks, torch_modules._global_forward_pre_hooks),
+            *(module._forward_hooks for module in model.modules()),
+            *(module._forward_pre_hooks for module in model.modules()),
+            *(module._lazy_hooks for module in model.modules() if isinstance(module, LazyHookPoint)),
+        ]
+
+    def __bool__(self) -> bool:
+        return any(self._hooks)
 
 
 class TextReader:
@@ -26,14 +42,14 @@ class TextReader:
 
     def __init__(self, model: Decoder) -> None:
         self.model, self.cache = model, model.new_cache()
-        self.twin = DecoderTwin(model) if is_plain(model) else None
+        self.one_token = model.one_token()
         self.watch = Watch(model)
         self.visible: Tensor | None = None
 
     def __call__(
         self, ids: Int[Tensor, "batch token"], visible: Bool[Tensor, "batch token"] | None = None
     ) -> Float[Tensor, "batch vocab"]:
-        """The scores of the word after these tokens, of which `visible` marks the real ones (all, unless given)."""
+        """The scores of the token after these tokens, of which `visible` marks the real ones (all, unless given)."""
         with torch.inference_mode():
             self._remember(ids, visible)
             logits = self._read(ids)
@@ -49,14 +65,14 @@ class TextReader:
             self.visible = torch.cat(parts, dim=1)
 
     def _read(self, ids: Tensor) -> Tensor:
-        if self.twin is None or self.watch:
+        if self.one_token is None or self.watch:
             with evaluation_mode(self.model):
                 return self.model(ids, visible=self.visible, cache=self.cache)[:, -1]
         if self.cache.n_tokens and ids.shape[1] == 1:
-            return self.twin(ids, self.visible, self.cache)
-        with evaluation_mode(self.model):  # only the last token's words are asked for
-            x = self.model.decode(ids, visible=self.visible, cache=self.cache)[:, -1:]
-            return self.model.lm_head(x, self.model.embedding)[:, -1]
+            return self.one_token(ids, self.visible, self.cache)
+        with evaluation_mode(self.model):  # only the last token's logits are asked for
+            x = self.model.hidden(ids, visible=self.visible, cache=self.cache)[:, -1:]
+            return self.model.unembed(x)[:, -1]
 
 
 class TargetReader:
@@ -69,14 +85,14 @@ class TargetReader:
         source_visible: Bool[Tensor, "batch source_token"] | None = None,
     ) -> None:
         self.model, self.cache = model, model.new_cache()
-        self.twin = EncoderDecoderTwin(model) if is_plain(model) else None
+        self.one_token = model.one_token()
         self.watch = Watch(model)
         with torch.inference_mode(), evaluation_mode(model):
             self.memory = model.encode(source, visible=source_visible)
         self.memory_visible = source_visible
 
     def __call__(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch vocab"]:
-        """The scores of the word after these tokens."""
+        """The scores of the token after these tokens."""
         with torch.inference_mode():
             logits = self._read(ids)
         check_scores(logits, self.cache.n_tokens)
@@ -91,7 +107,8 @@ class TargetReader:
                 self.memory_visible = self.memory_visible.index_select(0, rows)
 
     def _read(self, ids: Tensor) -> Tensor:
-        if self.twin is not None and not self.watch and self.cache.n_tokens and ids.shape[1] == 1:
-            return self.twin(ids, self.memory_visible, self.cache)
+        if self.one_token is not None and not self.watch and self.cache.n_tokens and ids.shape[1] == 1:
+            return self.one_token(ids, self.memory_visible, self.cache)
         with evaluation_mode(self.model):
-            return self.model.decode(ids, self.memory, memory_visible=self.memory_visible, cache=self.cache)[:, -1]
+            x = self.model.decode(ids, self.memory, memory_visible=self.memory_visible, cache=self.cache)
+            return self.model.unembed(x[:, -1:])[:, -1]

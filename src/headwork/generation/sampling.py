@@ -1,4 +1,4 @@
-"""From the scores of all words to one of them: the best, or one by chance."""
+"""From the scores of all tokens to one of them: the best, or one by chance."""
 
 import math
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from headwork.serialise import Checked
 
 @dataclass(frozen=True, kw_only=True)
 class Greedy(Checked):
-    """Always the word with the largest score."""
+    """Always the token with the largest score."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample(Checked):
-    """A word by chance: the scores are divided by the temperature, then cut to the best `top_k`, then to `top_p`.
+    """A token by chance: the scores are divided by the temperature, then cut to the best `top_k`, then to `top_p`.
 
-    A temperature below 1 favours the likely words, above 1 the others; towards 0 it becomes `Greedy`.
+    A temperature below 1 favours the likely tokens, above 1 the others; towards 0 it becomes `Greedy`.
     """
 
     temperature: float = 1.0
@@ -41,7 +41,7 @@ Sampling = Greedy | Sample
 def pick(
     logits: Float[Tensor, "batch vocab"], sampling: Sampling = Greedy(), generator: torch.Generator | None = None
 ) -> Int[Tensor, "batch"]:
-    """One word for each row; the same generator in the same state picks the same words.
+    """One token for each row; the same generator in the same state picks the same tokens.
 
     >>> pick(torch.tensor([[0.0, 2.0, 1.0]]))
     tensor([1])
@@ -58,7 +58,7 @@ def pick(
 
 
 def probabilities(logits: Float[Tensor, "batch vocab"], sampling: Sample) -> Float[Tensor, "batch vocab"]:
-    """With which probability `pick` takes each word.
+    """With which probability `pick` takes each token.
 
     >>> probabilities(torch.tensor([[0.0, 1.0, 1.0]]), Sample(top_k=2))
     tensor([[0.0000, 0.5000, 0.5000]])
@@ -85,7 +85,7 @@ def keep_top_k(logits: Float[Tensor, "*batch vocab"], k: int) -> Float[Tensor, "
 
 
 def keep_top_p(logits: Float[Tensor, "*batch vocab"], p: float) -> Float[Tensor, "*batch vocab"]:
-    """The fewest words whose probability together reaches p stay, always at least one; the others become -inf.
+    """The fewest tokens whose probability together reaches p stay, always at least one; the others become -inf.
 
     Holtzman et al., "The curious case of neural text degeneration", 2020.
 
@@ -93,7 +93,7 @@ def keep_top_p(logits: Float[Tensor, "*batch vocab"], p: float) -> Float[Tensor,
     tensor([0.5000, 0.3000, 0.0000])
     """
     check_top_p(p)
-    if p == 1:  # rounding must not cost a word
+    if p == 1:  # rounding must not cost a token
         return logits
     best_first, order = logits.sort(dim=-1, descending=True)
     probability = best_first.softmax(-1)
@@ -108,7 +108,7 @@ def check_top_p(p: float) -> None:
 
 
 def check_scores(logits: Float[Tensor, "batch vocab"], n_read: int | None = None) -> None:
-    """Raise unless the best score of every row is a finite number; a score of -inf beside it rules a word out."""
+    """Raise unless the best score of every row is a finite number; a score of -inf beside it rules a token out."""
     best = logits.amax(-1).tolist()
     if not all(map(math.isfinite, best)):
         row = next(i for i, score in enumerate(best) if not math.isfinite(score))

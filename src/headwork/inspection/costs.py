@@ -14,15 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headwork.inspection.html_table import html_table
 from headwork.layers.attention import MultiHeadAttention
-from headwork.layers.embeddings import LMHead, PatchEmbedding
 from headwork.layers.evaluation_mode import evaluation_mode
-from headwork.layers.feed_forward import FeedForward
-from headwork.layers.gaussian import PositionAttention
-from headwork.layers.grid_attention import QueryShiftAttention
-from headwork.layers.grid_codes import RelativePositionalEmbedding
 from headwork.layers.hook_point import HookPoint
-from headwork.layers.positions import RelativeShifts
-from headwork.models.encoder import ClassificationHead, MaskedLMHead
 
 Operation = Literal[
     "projections", "scores", "mixing", "attention", "feed-forward", "embedding", "output", "convolution", "other"
@@ -239,29 +232,23 @@ def _rows(model: nn.Module, flops_of: Mapping[str, int]) -> Iterator[CostRow]:
 
 
 def _operation(model: nn.Module, name: str) -> Operation:
-    """What a product is for, by the innermost module around it that says so."""
+    """What a product is for, by the innermost module around it whose class says so.
+
+    A class says it by `operation`, and by `operation_inside` if the modules inside it do something else.
+    """
+    module = model.get_submodule(name)
+    own: Operation | None = getattr(type(module), "operation", None)
+    if own is not None:
+        return own
     parts = name.split(".") if name else []
-    for depth in range(len(parts), -1, -1):
-        match model.get_submodule(".".join(parts[:depth])):
-            case RelativeShifts() | RelativePositionalEmbedding() if depth == len(parts):
-                return "scores"
-            case PositionAttention() if depth == len(parts):
-                return "mixing"
-            case QueryShiftAttention() if depth == len(parts):
-                return "attention"
-            case MultiHeadAttention() | PositionAttention() | QueryShiftAttention():
-                return "projections"
-            case FeedForward():
-                return "feed-forward"
-            case PatchEmbedding():
-                return "embedding"
-            case LMHead() | ClassificationHead() | MaskedLMHead():
-                return "output"
-            case nn.Conv2d():
-                return "convolution"
-            case _:
-                pass
-    return "output" if parts and parts[-1] == "classes" else "other"
+    for depth in range(len(parts) - 1, -1, -1):
+        around = type(model.get_submodule(".".join(parts[:depth])))
+        found = getattr(around, "operation_inside", getattr(around, "operation", None))
+        if found is not None:
+            return found
+    if isinstance(module, nn.Conv2d):
+        return "convolution"
+    return "output" if parts and parts[-1] == "classifier" else "other"
 
 
 def _bytes(count: float) -> str:

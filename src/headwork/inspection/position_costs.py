@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.checks import check_positive
-from headwork.functional.gaussian import Places
+from headwork.functional.gaussian import QueryGrid
 from headwork.inspection.costs import cost
 from headwork.inspection.recording import record
 from headwork.layers.attention import MultiHeadAttention
@@ -153,11 +153,11 @@ class GaussianOfAllPairs(PositionAttention):
         self.codes = RelativePositionalEmbedding(grid, 2 * torch.randn(n_heads, 2), torch.ones(n_heads))
 
     def table(
-        self, grid: tuple[int, int], queries: Places | None = None
+        self, grid: tuple[int, int], queries: QueryGrid | None = None
     ) -> Float[Tensor, "head query_row query_column row column"]:
         scores = self.codes()
         return scores.flatten(3).softmax(-1).reshape(scores.shape)
 
-    def _mix_values(self, v: Tensor, queries: Places | None) -> Float[Tensor, "batch head query_row query_column d"]:
+    def _mix_values(self, v: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
         weights = self.table((v.shape[2], v.shape[3]))
         return einsum(weights, v, "head i j row column, batch head row column d -> batch head i j d")

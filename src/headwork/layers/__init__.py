@@ -27,6 +27,7 @@ from headwork.layers.pooling import AttentionPooling as AttentionPooling
 from headwork.layers.pooling import ClassTokenPooling as ClassTokenPooling
 from headwork.layers.pooling import FirstTokenPooling as FirstTokenPooling
 from headwork.layers.pooling import MeanPooling as MeanPooling
+from headwork.layers.pooling import Pooling as Pooling
 from headwork.layers.positions import AlibiPositions as AlibiPositions
 from headwork.layers.positions import BucketPositions as BucketPositions
 from headwork.layers.positions import LearnedGrid as LearnedGrid
@@ -34,7 +35,7 @@ from headwork.layers.positions import LearnedPositions as LearnedPositions
 from headwork.layers.positions import Positions as Positions
 from headwork.layers.positions import RelativeShifts as RelativeShifts
 from headwork.layers.positions import RotaryPositions as RotaryPositions
+from headwork.layers.positions import Rotation as Rotation
 from headwork.layers.positions import SinusoidalGrid as SinusoidalGrid
 from headwork.layers.positions import SinusoidalPositions as SinusoidalPositions
-from headwork.layers.residual import PostNorm as PostNorm
-from headwork.layers.residual import PreNorm as PreNorm
+from headwork.layers.stack import Stack as Stack

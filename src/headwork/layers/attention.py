@@ -15,9 +15,11 @@ from headwork.functional.attention import (
     attention_scores,
     attention_weights,
     check_beta,
+    check_bias_dtype,
     check_visible,
     hide_future,
     hide_unseen,
+    scaled_dot_product_attention,
     softargmax,
 )
 from headwork.functional.fused import fused_attention
@@ -25,22 +27,29 @@ from headwork.functional.processor import check_products
 from headwork.layers.cache import AttentionCache, KeysAndValues
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import HeadwiseLinear, linear
+from headwork.layers.one_token import OneToken, affine
 from headwork.layers.positions import RelativeShifts, Rotation
 
 
 class MultiHeadAttention(nn.Module):
-    """Attend from x to memory; self-attention is `memory=x`.
+    """Attend from x to itself, or to a memory: softargmax(beta q k^T) v for each head, then a linear map of all heads.
 
-    Widths are per head: `d_head` for queries and keys, `d_value` for values, both d_model / n_heads unless given.
-    Dropout acts on the weights that flow on, never on the weights that are shown.
+    Queries are made from x, keys from the memory, values from the memory or from `values`. The inputs have the widths
+    `d_model`, `d_memory` (d_model unless given) and `d_values` (d_memory unless given), the output has `d_out` (d_model
+    unless given). Each head has `d_head` features for queries and keys and `d_value` for values, both d_model / n_heads
+    unless given. Dropout acts on the weights that flow on, never on the weights that are shown.
 
     >>> attention = MultiHeadAttention(d_model=8, n_heads=2)
     >>> x = torch.randn(1, 5, 8)
-    >>> attention(x, x, causal=True).shape
+    >>> attention(x, causal=True).shape
+    torch.Size([1, 5, 8])
+    >>> attention(x, torch.randn(1, 7, 8)).shape  # cross-attention
     torch.Size([1, 5, 8])
     """
 
     axes = "batch query d_model"
+    operation = "attention"
+    operation_inside = "projections"
 
     def __init__(
         self,
@@ -50,6 +59,8 @@ class MultiHeadAttention(nn.Module):
         d_head: int | None = None,
         d_value: int | None = None,
         d_memory: int | None = None,
+        d_values: int | None = None,
+        d_out: int | None = None,
         n_kv_heads: int | None = None,
         bias: bool = True,
         out_bias: bool | None = None,
@@ -59,7 +70,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(d_model=d_model, n_heads=n_heads, d_head=d_head, d_value=d_value, n_kv_heads=n_kv_heads)
-        check_positive(d_memory=d_memory)
+        check_positive(d_memory=d_memory, d_values=d_values, d_out=d_out)
         check_probability(dropout=dropout)
         if (d_head is None or d_value is None) and d_model % n_heads:
             raise ValueError(f"n_heads must divide d_model, got n_heads={n_heads} and d_model={d_model}")
@@ -71,6 +82,10 @@ class MultiHeadAttention(nn.Module):
         d_memory = d_model if d_memory is None else d_memory
 
         self.d_model, self.d_memory = d_model, d_memory
+        self.d_values = d_memory if d_values is None else d_values
+        self.d_out = d_model if d_out is None else d_out
+        if self.d_out != d_model:
+            self.axes = "batch query d_out"
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.d_head, self.d_value = d_head, d_value
         self.beta = 1 / math.sqrt(d_head) if beta is None else beta
@@ -79,49 +94,103 @@ class MultiHeadAttention(nn.Module):
 
         self.query: nn.Module = linear(d_model, n_heads * d_head, bias=bias)
         self.key: nn.Module = linear(d_memory, n_kv_heads * d_head, bias=bias)
-        self.value: nn.Module = linear(d_memory, n_kv_heads * d_value, bias=bias)
-        self.out = linear(n_heads * d_value, d_model, bias=bias if out_bias is None else out_bias)
+        self.value: nn.Module = linear(self.d_values, n_kv_heads * d_value, bias=bias)
         self.relative = relative
-
         kv_head = "head" if n_kv_heads == n_heads else "kv_head"
         self.queries = HookPoint("batch query head d_head")
         self.keys = HookPoint(f"batch key {kv_head} d_head")
         self.values = HookPoint(f"batch key {kv_head} d_value")
+        self.rotated_queries = HookPoint("batch query head d_head")
+        self.rotated_keys = HookPoint(f"batch key {kv_head} d_head")
         self.scores = LazyHookPoint("batch head query key")
         self.weights = LazyHookPoint("batch head query key")
         self.heads = HookPoint("batch query head d_value")
+        self.out = linear(n_heads * d_value, self.d_out, bias=bias if out_bias is None else out_bias)
 
     def forward(
         self,
         x: Float[Tensor, "batch query d_model"],
-        memory: Float[Tensor, "batch key d_memory"],
+        memory: Float[Tensor, "batch key d_memory"] | None = None,
         visible: Bool[Tensor, "#batch #head #query #seen"] | Bool[Tensor, "#query #seen"] | None = None,
         *,
+        values: Float[Tensor, "batch key d_values"] | None = None,
         causal: bool = False,
         bias: Float[Tensor, "#batch #head #query #seen"] | None = None,
         rotation: Rotation | None = None,
         cache: AttentionCache | None = None,
-    ) -> Float[Tensor, "batch query d_model"]:
-        self._check(x, memory, visible, cache)
+    ) -> Float[Tensor, "batch query d_out"]:
+        """Without a memory, x attends to itself. `values` are inputs of their own for the values, one for each key.
+
+        `visible` (True = may attend) and `causal` hide keys; `bias` is added to the scaled scores; `rotation` rotates
+        queries and keys. With a cache, mask and bias cover the keys of the past as well.
+        """
+        memory = x if memory is None else memory
+        values = memory if values is None else values
+        self._check(x, memory, values, visible, bias, cache)
         check_products(x)
         q = rearrange(self.query(x), "batch query (head d) -> batch query head d", head=self.n_heads)
-        q = turn(rearrange(self.queries(q), "batch query head d -> batch head query d"), rotation)
+        q = self._rotate(self.queries(q), rotation, self.rotated_queries)
         if cache is not None:
-            k, v = cache(partial(self._project, memory, rotation))
+            k, v = cache(partial(self._project, memory, values, rotation))
         else:
             if causal and visible is not None:
                 visible, causal = hide_future(visible, x, memory), False
-            k, v = self._project(_hide_unseen_tokens(memory, visible), rotation)
+            seen = _hide_unseen_tokens(memory, visible)
+            k, v = self._project(seen, seen if values is memory else _hide_unseen_tokens(values, visible), rotation)
         heads = self._attend(q, *self._for_each_query_head(k, v), visible, causal, bias)
         heads = self.heads(rearrange(heads, "batch head query d -> batch query head d"))
         return self.out(rearrange(heads, "batch query head d -> batch query (head d)"))
 
-    def _project(self, memory: Tensor, rotation: Rotation | None) -> KeysAndValues:
+    def one_token(self) -> OneToken:
+        """The same for one new token of each row: (x, visible, bias, rotation, cache), with heads split by a view.
+
+        The new key and value join the cache; a `FixedCache` has those of the memory already.
+        """
+        query, key, value, out = affine(self.query), affine(self.key), affine(self.value), affine(self.out)
+        n_heads, n_kv_heads, d_head, d_value, beta = self.n_heads, self.n_kv_heads, self.d_head, self.d_value, self.beta
+        relative = self.relative
+        attend_hidden = fused_attention if beta <= LARGEST_BETA_FOR_A_SUM else scaled_dot_product_attention
+
+        def attend(
+            x: Float[Tensor, "batch d_model"],
+            visible: Tensor | None,
+            bias: Tensor | None,
+            rotation: Rotation | None,
+            cache: AttentionCache,
+        ) -> Float[Tensor, "batch d_out"]:
+            def project() -> KeysAndValues:
+                k = key(x).view(-1, n_kv_heads, 1, d_head)
+                v = value(x).view(-1, n_kv_heads, 1, d_value)
+                return k if rotation is None else rotation.rotate(k), v
+
+            q = query(x).view(-1, n_heads, 1, d_head)
+            q = q if rotation is None else rotation.rotate(q)
+            k, v = self._for_each_query_head(*cache(project))
+            if relative is not None:
+                q, bias = add_relative(relative, q, k.shape[2], beta, bias)
+            if visible is None and bias is None and beta <= LARGEST_BETA_FOR_A_SUM:
+                heads = nn.functional.scaled_dot_product_attention(q, k, v, scale=beta)
+            else:
+                heads = attend_hidden(q, k, v, visible=visible, bias=bias, beta=beta)
+            return out(heads.reshape(-1, n_heads * d_value))
+
+        return attend
+
+    def _project(self, memory: Tensor, values: Tensor, rotation: Rotation | None) -> KeysAndValues:
         k = rearrange(self.key(memory), "batch key (head d) -> batch key head d", head=self.n_kv_heads)
-        v = rearrange(self.value(memory), "batch key (head d) -> batch key head d", head=self.n_kv_heads)
-        k = rearrange(self.keys(k), "batch key head d -> batch head key d")
-        v = rearrange(self.values(v), "batch key head d -> batch head key d")
-        return turn(k, rotation), v
+        v = rearrange(self.value(values), "batch key (head d) -> batch key head d", head=self.n_kv_heads)
+        k = self._rotate(self.keys(k), rotation, self.rotated_keys)
+        return k, rearrange(self.values(v), "batch key head d -> batch head key d")
+
+    def _rotate(
+        self, x: Tensor, rotation: Rotation | None, rotated: HookPoint
+    ) -> Float[Tensor, "batch head token d_head"]:
+        """Heads first, and rotated if there is a rotation; only then the hook point is passed."""
+        x = rearrange(x, "batch token head d -> batch head token d")
+        if rotation is None:
+            return x
+        shown = rotated(rearrange(rotation.rotate(x), "batch head token d -> batch token head d"))
+        return rearrange(shown, "batch token head d -> batch head token d")
 
     def _for_each_query_head(self, k: Tensor, v: Tensor) -> KeysAndValues:
         if self.n_kv_heads == self.n_heads:
@@ -133,23 +202,35 @@ class MultiHeadAttention(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, causal: bool, bias: Tensor | None
     ) -> Float[Tensor, "batch head query d_value"]:
         if self.relative is not None:
-            q, shift_bias = self.relative(q, k.shape[2], self.beta)
-            bias = shift_bias if bias is None else bias + shift_bias
-        scores = partial(scaled_scores, q, k, self.beta, bias)
+            q, bias = add_relative(self.relative, q, k.shape[2], self.beta, bias)
+        scores = partial(masked_scores, q, k, self.beta, bias, visible, causal)
         weights = partial(attention_weights, q, k, visible=visible, causal=causal, bias=bias, beta=self.beta)
         dropout = self.dropout if self.training else 0.0
         new_scores = self.scores.publish(scores)
-        if new_scores is not None:
+        if new_scores is not None:  # the mask still holds, and a score of -inf hides one more key
+            mask = hide_future(visible, q, k) if causal else visible
+            not_hidden = new_scores != -math.inf
             beta = 1.0 if self.beta < math.inf else math.inf
-            weights = partial(softargmax, new_scores, beta, hide_future(visible, q, k) if causal else visible)
+            weights = partial(softargmax, new_scores, beta, not_hidden if mask is None else mask & not_hidden)
         new_weights = self.weights.publish(weights)
         if new_scores is None and new_weights is None and self.beta <= LARGEST_BETA_FOR_A_SUM:
             return fused_attention(q, k, v, visible=visible, causal=causal, bias=bias, beta=self.beta, dropout=dropout)
         (v,) = hide_unseen(visible, v)
         return nn.functional.dropout(weights() if new_weights is None else new_weights, dropout) @ v
 
-    def _check(self, x: Tensor, memory: Tensor, visible: Tensor | None, cache: AttentionCache | None) -> None:
-        for name, t, width in (("x", x, self.d_model), ("memory", memory, self.d_memory)):
+    def _check(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        values: Tensor,
+        visible: Tensor | None,
+        bias: Tensor | None,
+        cache: AttentionCache | None,
+    ) -> None:
+        inputs = (("x", x, self.d_model), ("memory", memory, self.d_memory), ("values", values, self.d_values))
+        for name, t, width in inputs:
+            if t.dtype == torch.bool:
+                raise TypeError(f"{name} must hold real numbers, got a mask: write visible=...")
             if t.ndim != 3 or t.shape[1] == 0 or t.shape[2] != width:
                 raise ValueError(
                     f"{name} must have the axes (batch, token, {width}) and at least one token, "
@@ -159,10 +240,17 @@ class MultiHeadAttention(nn.Module):
                 raise TypeError(f"{name} must hold real numbers, got dtype {t.dtype}")
         if len(x) != len(memory):
             raise ValueError(f"x and memory must have the same batch size, got {len(x)} and {len(memory)}")
+        if values.shape[:2] != memory.shape[:2]:
+            raise ValueError(
+                f"values must have one token for each key, (batch, key) = {tuple(memory.shape[:2])}, "
+                f"got shape {tuple(values.shape)}"
+            )
+        check_bias_dtype(bias)
         if visible is not None and visible.ndim not in (2, 4):
+            remedy = ": write visible[:, None] for a mask (batch, query, key)" if visible.ndim == 3 else ""
             raise ValueError(
                 "visible must have the axes (query, key) or (batch, head, query, key), each full or 1, "
-                f"got shape {tuple(visible.shape)}"
+                f"got shape {tuple(visible.shape)}{remedy}"
             )
         if cache is None:
             check_visible(visible, torch.Size((len(x), self.n_heads, x.shape[1], memory.shape[1])))
@@ -175,7 +263,7 @@ class SplitHeadAttention(MultiHeadAttention):
     different slices meet only in the output projection.
 
     >>> x = torch.randn(1, 5, 8)
-    >>> SplitHeadAttention(d_model=8, n_heads=2)(x, x).shape
+    >>> SplitHeadAttention(d_model=8, n_heads=2)(x).shape
     torch.Size([1, 5, 8])
     """
 
@@ -222,24 +310,35 @@ def make_attention(
     return attention
 
 
-def scaled_scores(
+def masked_scores(
     q: Float[Tensor, "batch head query d_head"],
     k: Float[Tensor, "batch head key d_head"],
     beta: float,
     bias: Float[Tensor, "#batch #head #query #key"] | None,
+    visible: Bool[Tensor, "#batch #head #query #key"] | Bool[Tensor, "#query #key"] | None,
+    causal: bool,
 ) -> Float[Tensor, "batch head query key"]:
-    """What the softargmax is taken of; for hard attention (beta=inf) the scores without scale."""
+    """What the softargmax is taken of: beta q k^T + bias, and -inf where the key is hidden.
+
+    For hard attention (beta=inf) these are the scores without scale.
+    """
     scores = attention_scores(q, k)
     if beta < math.inf:
         scores = beta * scores
-    return (scores if bias is None else scores + bias).to(q.dtype)
+    scores = (scores if bias is None else scores + bias).to(q.dtype)
+    visible = hide_future(visible, q, k) if causal else visible
+    return scores if visible is None else scores.masked_fill(~visible, -math.inf)
 
 
-def turn(x: Float[Tensor, "batch head token d"], rotation: Rotation | None) -> Float[Tensor, "batch head token d"]:
-    return x if rotation is None else rotation(x)
+def add_relative(
+    relative: RelativeShifts, q: Tensor, n_key: int, beta: float, bias: Tensor | None
+) -> tuple[Float[Tensor, "batch head query d_head"], Float[Tensor, "batch head query key"]]:
+    """The queries and the bias with what a relative position code adds to them."""
+    q, shift_bias = relative(q, n_key, beta)
+    return q, shift_bias if bias is None else bias + shift_bias
 
 
-def _hide_unseen_tokens(memory: Tensor, visible: Tensor | None) -> Float[Tensor, "batch key d_memory"]:
+def _hide_unseen_tokens(memory: Tensor, visible: Tensor | None) -> Float[Tensor, "batch key d"]:
     """Zeros in place of the tokens that no head and no query may see: not even a NaN passes the projections."""
     if visible is None:
         return memory

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 SHORT_PAST = 2**15
-"""So few numbers are copied faster than they are kept in a room (256 tokens of width 128)."""
+"""So few numbers are copied faster than they are written into a buffer (256 tokens of width 128)."""
 
 KeysAndValues = tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_value"]]
 
@@ -23,7 +23,7 @@ class AttentionCache(Protocol):
 class GrowingCache:
     """Self-attention: the keys and values of new tokens join those of the past.
 
-    Without gradients, a long past is not copied for every token: new ones are written into a room with space to spare.
+    Without gradients, a long past is not copied for every token: new ones are written into a buffer of twice the size.
 
     >>> cache = GrowingCache()
     >>> new = torch.zeros(1, 2, 3, 4)
@@ -34,7 +34,7 @@ class GrowingCache:
 
     def __init__(self) -> None:
         self.kept: KeysAndValues | None = None
-        self._rooms: KeysAndValues | None = None
+        self._buffers: KeysAndValues | None = None
 
     @property
     def n_tokens(self) -> int:
@@ -49,22 +49,22 @@ class GrowingCache:
         if past_k.shape[0] != k.shape[0]:
             raise ValueError(f"the batch must stay as the cache knows it, {past_k.shape[0]}, got {k.shape[0]}")
         if torch.is_grad_enabled() or past_k.numel() < SHORT_PAST or past_k.dtype != k.dtype:
-            self.kept, self._rooms = (torch.cat([past_k, k], dim=2), torch.cat([past_v, v], dim=2)), None
+            self.kept, self._buffers = (torch.cat([past_k, k], dim=2), torch.cat([past_v, v], dim=2)), None
         else:
-            k_room, v_room = self._rooms = self._make_room(past_k, past_v, past_k.shape[2] + k.shape[2])
-            self.kept = _write(k, k_room, past_k.shape[2]), _write(v, v_room, past_v.shape[2])
+            k_buffer, v_buffer = self._buffers = self._buffers_for(past_k, past_v, past_k.shape[2] + k.shape[2])
+            self.kept = _write(k, k_buffer, past_k.shape[2]), _write(v, v_buffer, past_v.shape[2])
         return self.kept
 
     def reorder(self, rows: Tensor) -> None:
         if self.kept is not None:
-            self.kept, self._rooms = _pick_rows(self.kept, rows), None
+            self.kept, self._buffers = _pick_rows(self.kept, rows), None
 
-    def _make_room(self, past_k: Tensor, past_v: Tensor, n_tokens: int) -> KeysAndValues:
-        """The rooms as they are, if so many tokens fit in, or the past in others of twice the size."""
-        if self._rooms is not None and n_tokens <= self._rooms[0].shape[2]:
-            made_here = torch.is_inference_mode_enabled() or not self._rooms[0].is_inference()
+    def _buffers_for(self, past_k: Tensor, past_v: Tensor, n_tokens: int) -> KeysAndValues:
+        """The buffers as they are, if so many tokens fit in, or the past in others of twice the size."""
+        if self._buffers is not None and n_tokens <= self._buffers[0].shape[2]:
+            made_here = torch.is_inference_mode_enabled() or not self._buffers[0].is_inference()
             if made_here:  # nobody may write to an inference tensor outside of inference mode
-                return self._rooms
+                return self._buffers
         return _move(past_k, 2 * n_tokens), _move(past_v, 2 * n_tokens)
 
 
@@ -85,21 +85,18 @@ class FixedCache:
 
 
 class DecoderCache:
-    """The caches of a whole decoder, one pair for each layer.
+    """The caches of a whole stack, one pair for each layer; the stack counts the tokens.
 
     >>> DecoderCache(n_layers=2).n_tokens
     0
     """
 
     def __init__(self, n_layers: int) -> None:
+        self.n_tokens = 0
+        """How many tokens have been read."""
         self.has_padding = False
         self.self_attention = [GrowingCache() for _ in range(n_layers)]
         self.cross_attention = [FixedCache() for _ in range(n_layers)]
-
-    @property
-    def n_tokens(self) -> int:
-        """How many tokens have been read."""
-        return self.self_attention[0].n_tokens
 
     def check(self, n_layers: int, visible: Tensor | None) -> None:
         """Raise if this is another model's cache, or if padding hidden in the past would come into sight now."""
@@ -119,17 +116,17 @@ class DecoderCache:
             of_memory.reorder(rows)
 
 
-def _move(past: Tensor, n_tokens: int) -> Float[Tensor, "batch head room d"]:
-    """The past at the beginning of a new room."""
-    room = past.new_empty(past.shape[0], past.shape[1], n_tokens, past.shape[3])
-    room.narrow(2, 0, past.shape[2]).copy_(past)
-    return room
+def _move(past: Tensor, n_tokens: int) -> Float[Tensor, "batch head capacity d"]:
+    """The past at the beginning of a new buffer."""
+    buffer = past.new_empty(past.shape[0], past.shape[1], n_tokens, past.shape[3])
+    buffer.narrow(2, 0, past.shape[2]).copy_(past)
+    return buffer
 
 
-def _write(new: Tensor, room: Tensor, n_past: int) -> Float[Tensor, "batch head key d"]:
+def _write(new: Tensor, buffer: Tensor, n_past: int) -> Float[Tensor, "batch head key d"]:
     """The new tokens after the past, and all of them together."""
-    room.narrow(2, n_past, new.shape[2]).copy_(new)
-    return room.narrow(2, 0, n_past + new.shape[2])
+    buffer.narrow(2, n_past, new.shape[2]).copy_(new)
+    return buffer.narrow(2, 0, n_past + new.shape[2])
 
 
 def _pick_rows(kept: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:

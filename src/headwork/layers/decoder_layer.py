@@ -1,18 +1,22 @@
-"""One layer of a decoder that also looks at an encoder's output."""
+"""One layer of a decoder: it looks back only, and at a memory if it has cross-attention."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwork import choices
+from headwork.checks import check_one_of, check_probability
 from headwork.layers.attention import make_attention
-from headwork.layers.cache import FixedCache, GrowingCache
+from headwork.layers.cache import AttentionCache
 from headwork.layers.feed_forward import make_feed_forward
+from headwork.layers.norm import make_norm
+from headwork.layers.one_token import OneToken
 from headwork.layers.positions import Rotation
-from headwork.layers.residual import make_residual
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, cross-attention to the memory, then a feed-forward network, each in a residual connection.
+    """Causal self-attention, cross-attention to the memory (if any), then a feed-forward network.
+
+    Each has a residual connection and a norm. GPT-2 and Llama have no memory: `cross_attention=False`.
 
     >>> layer = DecoderLayer(8, heads=choices.Heads(n_heads=2),
     ...     feed_forward=choices.FeedForward(d_ff=32), norm_order="post")
@@ -33,31 +37,74 @@ class DecoderLayer(nn.Module):
         position: choices.TextPositions | choices.GridPositions = choices.NoPositions(),
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
+        cross_attention: bool = True,
     ) -> None:
         super().__init__()
-        self.self_attention = make_attention(heads, d_model, position=position, dropout=attention_dropout)
-        self.cross_attention = make_attention(heads, d_model, dropout=attention_dropout)
-        self.feed_forward = make_feed_forward(feed_forward, d_model, dropout=0.0)
-        self.self_attention_residual = make_residual(norm_order, d_model, norm=norm, dropout=dropout)
-        self.cross_attention_residual = make_residual(norm_order, d_model, norm=norm, dropout=dropout)
-        self.feed_forward_residual = make_residual(norm_order, d_model, norm=norm, dropout=dropout)
+        check_one_of(("pre", "post"), norm_order=norm_order)
+        check_probability(dropout=dropout)
+        attention = make_attention(heads, d_model, position=position, dropout=attention_dropout)
+        cross = make_attention(heads, d_model, dropout=attention_dropout) if cross_attention else None
+        network = make_feed_forward(feed_forward, d_model)
+        cross_norm = make_norm(norm, d_model) if cross_attention else None
+        self.norm_first = norm_order == "pre"
+        if self.norm_first:  # registered in the order in which they run
+            self.attention_norm, self.attention = make_norm(norm, d_model), attention
+            self.cross_attention_norm, self.cross_attention = cross_norm, cross
+            self.feed_forward_norm, self.feed_forward = make_norm(norm, d_model), network
+        else:
+            self.attention, self.attention_norm = attention, make_norm(norm, d_model)
+            self.cross_attention, self.cross_attention_norm = cross, cross_norm
+            self.feed_forward, self.feed_forward_norm = network, make_norm(norm, d_model)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(
         self,
         x: Float[Tensor, "batch token d_model"],
-        memory: Float[Tensor, "batch memory_token d_model"],
+        memory: Float[Tensor, "batch memory_token d_model"] | None = None,
         visible: Bool[Tensor, "#batch #head #token #key"] | Bool[Tensor, "#token #key"] | None = None,
         memory_visible: Bool[Tensor, "#batch #head #token #memory_token"] | None = None,
         *,
         causal: bool = True,
         bias: Float[Tensor, "#batch #head #token #key"] | None = None,
         rotation: Rotation | None = None,
-        cache: GrowingCache | None = None,
-        memory_cache: FixedCache | None = None,
+        cache: AttentionCache | None = None,
+        memory_cache: AttentionCache | None = None,
     ) -> Float[Tensor, "batch token d_model"]:
-        options = {"causal": causal, "bias": bias, "rotation": rotation, "cache": cache}
-        x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, visible, **options))
-        x = self.cross_attention_residual(
-            x, lambda y: self.cross_attention(y, memory, memory_visible, cache=memory_cache)
-        )
-        return self.feed_forward_residual(x, self.feed_forward)
+        """Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Bias and rotation are for the self-attention."""
+        self._check(memory)
+        seen = {"visible": visible, "causal": causal, "bias": bias, "rotation": rotation, "cache": cache}
+        of_memory = {"memory": memory, "visible": memory_visible, "cache": memory_cache}
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.attention_norm(x), **seen))
+            if self.cross_attention is not None and self.cross_attention_norm is not None:
+                x = x + self.dropout(self.cross_attention(self.cross_attention_norm(x), **of_memory))
+            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, **seen)))
+        if self.cross_attention is not None and self.cross_attention_norm is not None:
+            x = self.cross_attention_norm(x + self.dropout(self.cross_attention(x, **of_memory)))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+    def one_token(self) -> OneToken:
+        """The same for one new token of each row; a memory is in its cache already. No dropout."""
+        attend, norm = self.attention.one_token(), self.attention_norm.one_token()
+        feed, feed_norm = self.feed_forward.one_token(), self.feed_forward_norm.one_token()
+        look = None if self.cross_attention is None else self.cross_attention.one_token()
+        look_norm = norm if self.cross_attention_norm is None else self.cross_attention_norm.one_token()
+
+        def pre_norm(x: Tensor, seen: tuple[object, ...], of_memory: tuple[object, ...]) -> Tensor:
+            x = x + attend(norm(x), *seen)
+            x = x if look is None else x + look(look_norm(x), *of_memory)
+            return x + feed(feed_norm(x))
+
+        def post_norm(x: Tensor, seen: tuple[object, ...], of_memory: tuple[object, ...]) -> Tensor:
+            x = norm(x + attend(x, *seen))
+            x = x if look is None else look_norm(x + look(x, *of_memory))
+            return feed_norm(x + feed(x))
+
+        return pre_norm if self.norm_first else post_norm
+
+    def _check(self, memory: Tensor | None) -> None:
+        if self.cross_attention is None and memory is not None:
+            raise ValueError(f"memory must be None without cross-attention, got shape {tuple(memory.shape)}")
+        if self.cross_attention is not None and memory is None:
+            raise ValueError("memory must be given to a layer with cross-attention, got None")

@@ -12,10 +12,11 @@ from headwork.functional.embedding import look_up
 from headwork.functional.patches import embed_patches, grid_of
 from headwork.functional.processor import check_products
 from headwork.layers.linear import linear
+from headwork.layers.one_token import OneToken, affine_map
 
 
 class TokenEmbedding(nn.Module):
-    """A learned vector for each word of the vocabulary.
+    """A learned vector for each token of the vocabulary.
 
     `scaled` multiplies the vectors by sqrt(d_model), as the original Transformer does; errors call the ids `name`.
 
@@ -39,12 +40,18 @@ class TokenEmbedding(nn.Module):
         vectors = look_up(ids, self.table, self.name)
         return vectors if self.scale == 1.0 else vectors * self.scale
 
+    def one_token(self) -> OneToken:
+        table, scale = self.table, self.scale
+        if scale == 1.0:
+            return lambda ids: torch.embedding(table, ids)[:, 0]
+        return lambda ids: torch.embedding(table, ids)[:, 0] * scale
+
     def extra_repr(self) -> str:
         return f"vocab={self.table.shape[0]}, d_model={self.table.shape[1]}"
 
 
 class LMHead(nn.Module):
-    """One score for each word of the vocabulary at each token, by the embedding table (tied) or a map of its own.
+    """One score for each token of the vocabulary, by the embedding table (tied) or a linear map of its own.
 
     >>> embedding = TokenEmbedding(vocab=100, d_model=8)
     >>> LMHead(choices.TiedLMHead(), 100, 8)(torch.randn(1, 5, 8), embedding).shape
@@ -52,6 +59,7 @@ class LMHead(nn.Module):
     """
 
     axes = "batch token vocab"
+    operation = "output"
 
     def __init__(self, choice: choices.LMHead, vocab: int, d_model: int) -> None:
         super().__init__()
@@ -67,9 +75,17 @@ class LMHead(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch token d_model"], embedding: TokenEmbedding
     ) -> Float[Tensor, "batch token vocab"]:
+        """The logits of hidden states x; `embedding` is the table that a tied head multiplies with."""
         check_products(x)
         x = x if self.scale == 1.0 else x * self.scale
-        return nn.functional.linear(x, embedding.table if self.weight is None else self.weight, self.bias)
+        return nn.functional.linear(x, self._matrix(embedding), self.bias)
+
+    def one_token(self, embedding: TokenEmbedding) -> OneToken:
+        score, scale = affine_map(self._matrix(embedding), self.bias), self.scale
+        return score if scale == 1.0 else lambda x: score(x * scale)
+
+    def _matrix(self, embedding: TokenEmbedding) -> Float[Tensor, "vocab d_model"]:
+        return embedding.table if self.weight is None else self.weight
 
 
 class PatchEmbedding(nn.Module):
@@ -80,6 +96,7 @@ class PatchEmbedding(nn.Module):
     """
 
     axes = "batch token d_model"
+    operation = "embedding"
 
     def __init__(self, n_channels: int, patch: tuple[int, int], d_model: int) -> None:
         super().__init__()

@@ -1,18 +1,19 @@
-"""One layer of a stack that looks at itself: an encoder's, or, with `causal=True`, a GPT's."""
+"""One layer of a stack that looks at itself, both ways or (with `causal=True`) back only."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwork import choices
+from headwork.checks import check_one_of, check_probability
 from headwork.layers.attention import make_attention
 from headwork.layers.cache import AttentionCache
 from headwork.layers.feed_forward import make_feed_forward
+from headwork.layers.norm import make_norm
 from headwork.layers.positions import Rotation
-from headwork.layers.residual import make_residual
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network, each inside a residual connection with its norm.
+    """Self-attention, then a feed-forward network, each with a residual connection and a norm.
 
     >>> layer = EncoderLayer(8, heads=choices.Heads(n_heads=2),
     ...     feed_forward=choices.FeedForward(d_ff=32), norm_order="pre")
@@ -35,10 +36,18 @@ class EncoderLayer(nn.Module):
         attention_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.attention = make_attention(heads, d_model, position=position, dropout=attention_dropout)
-        self.feed_forward = make_feed_forward(feed_forward, d_model, dropout=0.0)
-        self.attention_residual = make_residual(norm_order, d_model, norm=norm, dropout=dropout)
-        self.feed_forward_residual = make_residual(norm_order, d_model, norm=norm, dropout=dropout)
+        check_one_of(("pre", "post"), norm_order=norm_order)
+        check_probability(dropout=dropout)
+        attention = make_attention(heads, d_model, position=position, dropout=attention_dropout)
+        network = make_feed_forward(feed_forward, d_model)
+        self.norm_first = norm_order == "pre"
+        if self.norm_first:  # registered in the order in which they run
+            self.attention_norm, self.attention = make_norm(norm, d_model), attention
+            self.feed_forward_norm, self.feed_forward = make_norm(norm, d_model), network
+        else:
+            self.attention, self.attention_norm = attention, make_norm(norm, d_model)
+            self.feed_forward, self.feed_forward_norm = network, make_norm(norm, d_model)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(
         self,
@@ -50,6 +59,13 @@ class EncoderLayer(nn.Module):
         rotation: Rotation | None = None,
         cache: AttentionCache | None = None,
     ) -> Float[Tensor, "batch token d_model"]:
-        options = {"causal": causal, "bias": bias, "rotation": rotation, "cache": cache}
-        x = self.attention_residual(x, lambda y: self.attention(y, y, visible, **options))
-        return self.feed_forward_residual(x, self.feed_forward)
+        """Pre-norm: x + f(norm(x)), which trains deep stacks without warm-up. Post-norm: norm(x + f(x)), as in BERT.
+
+        Xiong et al., "On layer normalization in the Transformer architecture", 2020.
+        """
+        seen = {"visible": visible, "causal": causal, "bias": bias, "rotation": rotation, "cache": cache}
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.attention_norm(x), **seen))
+            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, **seen)))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))

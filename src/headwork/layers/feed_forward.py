@@ -12,6 +12,7 @@ from headwork.functional.fused import fused_gelu, fused_gelu_tanh
 from headwork.functional.processor import check_products
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
+from headwork.layers.one_token import OneToken, affine
 
 ACTIVATIONS: dict[choices.Activation, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -29,6 +30,7 @@ class FeedForward(nn.Module):
     """
 
     axes = "batch token d_model"
+    operation = "feed-forward"
 
     def __init__(
         self,
@@ -51,8 +53,12 @@ class FeedForward(nn.Module):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         return self.down(self.dropout(self.hidden(self.features(x))))
 
+    def one_token(self) -> OneToken:
+        up, activation, down = affine(self.up), self.activation, affine(self.down)
+        return lambda x: down(activation(up(x)))
+
     def features(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_ff"]:
-        """What the wide layer makes of the token."""
+        """The wide layer: activation(W1 x)."""
         self._check(x)
         return self.activation(self.up(x))
 
@@ -84,6 +90,10 @@ class GatedFeedForward(FeedForward):
     def features(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_ff"]:
         self._check(x)
         return self.activation(self.gate(x)) * self.up(x)
+
+    def one_token(self) -> OneToken:
+        gate, activation, up, down = affine(self.gate), self.activation, affine(self.up), affine(self.down)
+        return lambda x: down(activation(gate(x)) * up(x))
 
 
 def make_feed_forward(choice: choices.AnyFeedForward, d_model: int, *, dropout: float = 0.0) -> FeedForward:

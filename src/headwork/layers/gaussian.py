@@ -1,4 +1,4 @@
-"""Attention over an image by position alone: heads that look at a place away from the query, whatever is there."""
+"""Attention over an image by position alone: heads that look at an offset from the query, whatever is there."""
 
 from functools import partial
 from typing import Literal
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headwork.checks import check_one_of, check_positive
 from headwork.functional.gaussian import (
-    Places,
+    QueryGrid,
     check_gaussian,
     gaussian_attention,
     gaussian_axis_weights,
@@ -35,6 +35,8 @@ class PositionAttention(nn.Module):
     """
 
     axes = "batch row column d_model"
+    operation = "mixing"
+    operation_inside = "projections"
 
     def __init__(
         self, d_model: int, n_heads: int, *, d_value: int | None = None, d_out: int | None = None, bias: bool = True
@@ -47,12 +49,12 @@ class PositionAttention(nn.Module):
         self.weights = LazyHookPoint("head row column key_row key_column")
         self.heads = HookPoint("batch row column head d_value")
 
-    def axis_weights(self, grid: tuple[int, int], queries: Places | None = None) -> AxisWeights:
+    def axis_weights(self, grid: tuple[int, int], queries: QueryGrid | None = None) -> AxisWeights:
         """The weights as two factors, along the rows and along the columns."""
         raise NotImplementedError
 
     def table(
-        self, grid: tuple[int, int], queries: Places | None = None
+        self, grid: tuple[int, int], queries: QueryGrid | None = None
     ) -> Float[Tensor, "head query_row query_column row column"]:
         """The weights of all pairs of pixels, for looking at."""
         rows, columns = self.axis_weights(grid, queries)
@@ -64,7 +66,7 @@ class PositionAttention(nn.Module):
         return einsum(rows[:, pixel[0]], columns[:, pixel[1]], "head row, head column -> head row column")
 
     def forward(
-        self, x: Float[Tensor, "batch row column d_model"], queries: Places | None = None
+        self, x: Float[Tensor, "batch row column d_model"], queries: QueryGrid | None = None
     ) -> Float[Tensor, "batch query_row query_column d_out"]:
         """Attend from every pixel, or from the rows and columns that `queries` names."""
         if x.ndim != 4 or x.shape[3] != self.d_model or 0 in x.shape[1:]:
@@ -87,18 +89,18 @@ class PositionAttention(nn.Module):
         heads = self.heads(rearrange(heads, "batch head row column d -> batch row column head d"))
         return self.out(rearrange(heads, "batch row column head d -> batch row column (head d)"))
 
-    def _mix(self, x: Tensor, queries: Places | None) -> Float[Tensor, "batch head query_row query_column d"]:
+    def _mix(self, x: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
         return mix_along_axes(x, *self.axis_weights((x.shape[1], x.shape[2]), queries))
 
-    def _mix_values(self, v: Tensor, queries: Places | None) -> Float[Tensor, "batch head query_row query_column d"]:
+    def _mix_values(self, v: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
         return mix_heads_along_axes(v, *self.axis_weights((v.shape[2], v.shape[3]), queries))
 
 
 class GaussianAttention(PositionAttention):
-    """Each head looks at its own place (row, column) away from the query, more or less sharply.
+    """Each head looks at its own offset (row, column) from the query, more or less sharply.
 
-    `centre` is where it looks and `alpha` how sharply; both are learned. In the limit of a large alpha every head picks
-    one pixel, and the layer is a convolution. Cordonnier, Loukas and Jaggi, 2020.
+    `centre` is the offset and `alpha` how sharply it looks; both are learned. In the limit of a large alpha every head
+    picks one pixel, and the layer is a convolution. Cordonnier, Loukas and Jaggi, 2020.
 
     >>> layer = GaussianAttention(d_model=8, n_heads=9)
     >>> layer(torch.randn(2, 4, 5, 8)).shape
@@ -128,12 +130,12 @@ class GaussianAttention(PositionAttention):
             precise = self.sharpness.to(torch.promote_types(self.sharpness.dtype, torch.float32))
             square = precise @ precise.mT
             at_least = 1e-6 + 4 * torch.finfo(square.dtype).eps * square.diagonal(dim1=1, dim2=2).sum(-1)
-            return square + at_least[:, None, None] * torch.eye(2).to(square)
+            return square + at_least[:, None, None] * torch.eye(2, dtype=square.dtype, device=square.device)
         return self.sharpness.clamp(-80, 80).exp()
 
     @torch.no_grad()
-    def place_heads(self, centre: Float[Tensor, "head 2"], alpha: Tensor) -> None:
-        """Put the heads where they should look, as sharply as they should."""
+    def set_centres(self, centre: Float[Tensor, "head 2"], alpha: Tensor) -> None:
+        """Let the heads look at these offsets, this sharply."""
         check_gaussian(centre, alpha)
         if centre.shape != self.centre.shape or alpha.shape != self.alpha.shape:
             raise ValueError(
@@ -143,22 +145,22 @@ class GaussianAttention(PositionAttention):
         self.centre.copy_(centre)
         self.sharpness.copy_(alpha.log() if self.precision != "full" else torch.linalg.cholesky(alpha))
 
-    def axis_weights(self, grid: tuple[int, int], queries: Places | None = None) -> AxisWeights:
+    def axis_weights(self, grid: tuple[int, int], queries: QueryGrid | None = None) -> AxisWeights:
         return gaussian_axis_weights(grid, self.centre, self.alpha, queries)
 
     def table(
-        self, grid: tuple[int, int], queries: Places | None = None
+        self, grid: tuple[int, int], queries: QueryGrid | None = None
     ) -> Float[Tensor, "head query_row query_column row column"]:
         return gaussian_weights(grid, self.centre, self.alpha, queries)
 
     def seen_from(self, grid: tuple[int, int], pixel: tuple[int, int]) -> Float[Tensor, "head row column"]:
-        row, column = (self.centre.new_tensor([place], dtype=torch.float32) for place in pixel)
+        row, column = (self.centre.new_tensor([index], dtype=torch.float32) for index in pixel)
         return self.table(grid, (row, column))[:, 0, 0]
 
-    def _mix(self, x: Tensor, queries: Places | None) -> Float[Tensor, "batch head query_row query_column d"]:
+    def _mix(self, x: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
         return gaussian_attention(x, self.centre, self.alpha, queries)
 
-    def _mix_values(self, v: Tensor, queries: Places | None) -> Float[Tensor, "batch head query_row query_column d"]:
+    def _mix_values(self, v: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
         if self.precision != "full":
             return super()._mix_values(v, queries)
         table = self.table((v.shape[2], v.shape[3]), queries)
@@ -195,11 +197,11 @@ class ShiftAttention(PositionAttention):
         self.row_scores = nn.Parameter(torch.randn(n_heads, 2 * grid[0] - 1))
         self.column_scores = nn.Parameter(torch.randn(n_heads, 2 * grid[1] - 1))
 
-    def axis_weights(self, grid: tuple[int, int], queries: Places | None = None) -> AxisWeights:
+    def axis_weights(self, grid: tuple[int, int], queries: QueryGrid | None = None) -> AxisWeights:
         if grid[0] > self.grid[0] or grid[1] > self.grid[1] or queries is not None:
             raise ValueError(f"the grid must fit into {self.grid}, with a query on every pixel, got {grid}")
         rows, columns = (
-            scores[:, relative_index(n, n) + (len(scores[0]) + 1) // 2 - n].softmax(-1)
+            scores[:, relative_index(n, n, device=scores.device) + (len(scores[0]) + 1) // 2 - n].softmax(-1)
             for scores, n in ((self.row_scores, grid[0]), (self.column_scores, grid[1]))
         )
         return rows, columns

@@ -30,6 +30,8 @@ class QueryShiftAttention(nn.Module):
     """
 
     axes = "batch row column d_model"
+    operation = "attention"
+    operation_inside = "projections"
 
     def __init__(self, d_model: int, n_heads: int, grid: tuple[int, int]) -> None:
         super().__init__()
@@ -63,11 +65,12 @@ class QueryShiftAttention(nn.Module):
         total = by_row[..., :, None] + by_column[..., None, :]
         return self.beta * rearrange(total, "batch head query row column -> batch head query (row column)")
 
-    def _by_shift(self, q: Tensor, codes: Tensor, axis: int) -> Float[Tensor, "batch head query place"]:
+    def _by_shift(self, q: Tensor, codes: Tensor, axis: int) -> Float[Tensor, "batch head query line"]:
+        """The score of each row (or column) for each query, by its shift from the row (or column) of the query."""
         n = self.grid[axis]
-        place = torch.arange(self.grid[0] * self.grid[1], device=q.device)
-        place = place // self.grid[1] if axis == 0 else place % self.grid[1]
-        index = relative_index(n, n, device=q.device)[place]
+        pixel = torch.arange(self.grid[0] * self.grid[1], device=q.device)
+        line = pixel // self.grid[1] if axis == 0 else pixel % self.grid[1]
+        index = relative_index(n, n, device=q.device)[line]
         by_shift = einsum(q, codes, "batch head query d, head shift d -> batch head query shift")
         return pick_by_shift(by_shift, index)
 

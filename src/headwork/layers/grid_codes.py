@@ -12,7 +12,7 @@ from headwork.functional.processor import check_products
 
 
 class AbsolutePositionalEmbedding(nn.Module):
-    """A vector P for each (row, column), added to the token that stands there; sinusoidal or learned.
+    """A vector P for each (row, column), added to the token of that pixel; sinusoidal or learned.
 
     >>> AbsolutePositionalEmbedding((4, 5), d_model=8)(torch.zeros(2, 4, 5, 8)).shape
     torch.Size([2, 4, 5, 8])
@@ -43,6 +43,7 @@ class RelativePositionalEmbedding(nn.Module):
     """
 
     axes = "head row column key_row key_column"
+    operation = "scores"
 
     def __init__(self, grid: tuple[int, int], centre: Float[Tensor, "head 2"], alpha: Float[Tensor, "head"]) -> None:
         super().__init__()

@@ -1,11 +1,14 @@
 """Norms with their parameters."""
 
+from functools import partial
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork import choices
 from headwork.functional.fused import fused_layer_norm, fused_rms_norm
+from headwork.layers.one_token import OneToken
 
 
 class LayerNorm(nn.Module):
@@ -26,6 +29,9 @@ class LayerNorm(nn.Module):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         check_width(x, self.weight)
         return fused_layer_norm(x, self.weight, self.bias, self.eps)
+
+    def one_token(self) -> OneToken:
+        return partial(fused_layer_norm, weight=self.weight, bias=self.bias, eps=self.eps)
 
     def extra_repr(self) -> str:
         return f"d_model={len(self.weight)}, eps={self.eps}, bias={self.bias is not None}"
@@ -48,6 +54,9 @@ class RMSNorm(nn.Module):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         check_width(x, self.weight)
         return fused_rms_norm(x, self.weight, self.eps)
+
+    def one_token(self) -> OneToken:
+        return partial(fused_rms_norm, weight=self.weight, eps=self.eps)
 
     def extra_repr(self) -> str:
         return f"d_model={len(self.weight)}, eps={self.eps}"

@@ -1,4 +1,4 @@
-"""From the tokens of a sequence to one vector: by a class token, by the mean, by attention."""
+"""From the tokens of a sequence to one vector: by a class token, by the mean, by attention, or by your own."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -11,7 +11,26 @@ from headwork.layers.norm import LayerNorm
 from headwork.masks import check_padding
 
 
-class ClassTokenPooling(nn.Module):
+class Pooling(nn.Module):
+    """What a pooling of your own has: `forward`, and `join` if it adds a token to those of an image.
+
+    To be saved and loaded, it keeps each argument of its constructor as an attribute of the same name.
+    """
+
+    axes = "batch d_model"
+
+    def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch longer d_model"]:
+        """The tokens of an image before the layers, with those of the pooling; the same ones unless it has any."""
+        return tokens
+
+    def forward(
+        self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
+    ) -> Float[Tensor, "batch d_model"]:
+        """One vector from the hidden states, of which `visible` marks the real ones (all of them for an image)."""
+        raise NotImplementedError
+
+
+class ClassTokenPooling(Pooling):
     """CLS: a learned token joins the sequence in front, and only its output is read. Devlin et al. (BERT), 2019.
 
     >>> pooling = ClassTokenPooling(8)
@@ -20,27 +39,26 @@ class ClassTokenPooling(nn.Module):
     (torch.Size([2, 5, 8]), torch.Size([2, 8]))
     """
 
-    axes = "batch d_model"
-
     def __init__(self, d_model: int) -> None:
         super().__init__()
+        self.d_model = d_model
         self.class_token = nn.Parameter(torch.randn(d_model) * 0.02)
 
     def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch longer d_model"]:
         return torch.cat([self.class_token.expand(len(tokens), 1, -1), tokens], dim=1)
 
-    def forward(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch d_model"]:
+    def forward(
+        self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
+    ) -> Float[Tensor, "batch d_model"]:
         return tokens[:, 0]
 
 
-class FirstTokenPooling(nn.Module):
+class FirstTokenPooling(Pooling):
     """The output of the first visible token is read; the tokenizer has put a [CLS] there.
 
     >>> FirstTokenPooling()(torch.randn(2, 4, 8)).shape
     torch.Size([2, 8])
     """
-
-    axes = "batch d_model"
 
     def forward(
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
@@ -52,17 +70,12 @@ class FirstTokenPooling(nn.Module):
         return tokens[torch.arange(len(tokens), device=tokens.device), first]
 
 
-class MeanPooling(nn.Module):
+class MeanPooling(Pooling):
     """GAP: the mean over all visible tokens.
 
     >>> MeanPooling()(torch.randn(2, 4, 8)).shape
     torch.Size([2, 8])
     """
-
-    axes = "batch d_model"
-
-    def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
-        return tokens
 
     def forward(
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
@@ -74,25 +87,21 @@ class MeanPooling(nn.Module):
         return tokens.masked_fill(~visible[:, :, None], 0.0).sum(1) / n_visible
 
 
-class AttentionPooling(nn.Module):
+class AttentionPooling(Pooling):
     """MAP: a learned query attends to all tokens, then a feed-forward network. Zhai et al., "Scaling ViT", 2022.
 
     >>> AttentionPooling(8, n_heads=2)(torch.randn(2, 4, 8)).shape
     torch.Size([2, 8])
     """
 
-    axes = "batch d_model"
-
     def __init__(self, d_model: int, n_heads: int) -> None:
         super().__init__()
+        self.d_model, self.n_heads = d_model, n_heads
         self.probe = nn.Parameter(torch.empty(d_model))
         nn.init.xavier_uniform_(self.probe[None])
         self.attention = MultiHeadAttention(d_model, n_heads)
         self.norm = LayerNorm(d_model)
         self.feed_forward = FeedForward(d_model, 4 * d_model)
-
-    def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
-        return tokens
 
     def forward(
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
@@ -103,9 +112,7 @@ class AttentionPooling(nn.Module):
         return (pooled + self.feed_forward(self.norm(pooled))).squeeze(1)
 
 
-def make_image_pooling(
-    choice: choices.ImagePooling, d_model: int
-) -> ClassTokenPooling | MeanPooling | AttentionPooling:
+def make_image_pooling(choice: choices.ImagePooling, d_model: int) -> Pooling:
     match choice:
         case choices.ClassToken():
             return ClassTokenPooling(d_model)
@@ -115,7 +122,7 @@ def make_image_pooling(
             return AttentionPooling(d_model, choice.n_heads)
 
 
-def make_text_pooling(choice: choices.TextPooling, d_model: int) -> FirstTokenPooling | MeanPooling | AttentionPooling:
+def make_text_pooling(choice: choices.TextPooling, d_model: int) -> Pooling:
     match choice:
         case choices.FirstToken():
             return FirstTokenPooling()

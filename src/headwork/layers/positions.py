@@ -1,6 +1,25 @@
-"""Where a token stands: what is added to it, how its query and key are turned, what its scores gain.
+"""Position codes: what is added to a token, how its query and key are rotated, what its scores gain.
 
-A stack owns one of the position modules below and asks it once per call for all three; most answer only one.
+A stack owns one position code and asks it once per call for all three; most answer only one. A code of your own is an
+heir of `Positions` with one method or more:
+
+>>> class HalfLife(Positions):
+...     def __init__(self, n_heads: int) -> None:
+...         super().__init__()
+...         self.n_heads = n_heads
+...         self.rate = nn.Parameter(torch.zeros(n_heads))
+...
+...     def bias(self, x, n_key):
+...         away = hw.functional.distance(x.shape[1], n_key, device=x.device).abs()
+...         return -self.rate.exp()[None, :, None, None] * away
+>>> config = hw.models.DecoderConfig(vocab=100, d_model=8, n_layers=1, heads=choices.Heads(n_heads=2),
+...     feed_forward=choices.FeedForward(d_ff=32))
+>>> hw.models.Decoder(config, positions=HalfLife(n_heads=2))(torch.tensor([[3, 1, 4]])).shape
+torch.Size([1, 3, 100])
+
+To be saved and loaded, it keeps each argument of its constructor as an attribute of the same name. The position code of
+an image is any module with `forward(patches, grid)`, as `LearnedGrid` has it: patches [batch token d_model] and the
+(rows, columns) of the grid that they come from.
 """
 
 from dataclasses import dataclass
@@ -24,17 +43,20 @@ from headwork.layers.linear import linear
 
 @dataclass(frozen=True)
 class Rotation:
-    """The turn of every place, ready to be applied to queries and keys."""
+    """The angles of every position, by which queries and keys are rotated."""
 
     angles: Float[Tensor, "#batch 1 token pair"]
     layout: Literal["interleaved", "halves"]
 
-    def __call__(self, x: Float[Tensor, "batch head token d_head"]) -> Float[Tensor, "batch head token d_head"]:
+    def rotate(self, x: Float[Tensor, "batch head token d_head"]) -> Float[Tensor, "batch head token d_head"]:
         return rotate(x, self.angles, self.layout)
 
 
 class Positions(nn.Module):
-    """No positions at all: nothing is added, nothing turns, no score changes."""
+    """No positions at all: nothing is added, nothing is rotated, no score changes."""
+
+    max_tokens: int | None = None
+    """The longest sequence that has positions; None: any length."""
 
     def vectors(
         self, positions: Int[Tensor, "#batch token"], n_total: int
@@ -43,7 +65,7 @@ class Positions(nn.Module):
         return None
 
     def rotation(self, positions: Int[Tensor, "#batch token"]) -> Rotation | None:
-        """How the queries and keys of the tokens at these positions are turned."""
+        """How the queries and keys of the tokens at these positions are rotated."""
         return None
 
     def bias(self, x: Float[Tensor, "batch query d_model"], n_key: int) -> Float[Tensor, "1 head query key"] | None:
@@ -52,7 +74,7 @@ class Positions(nn.Module):
 
 
 class LearnedPositions(Positions):
-    """A learned vector for each of `max_tokens` places, added to the token.
+    """A learned vector for each of `max_tokens` positions, added to the token.
 
     >>> LearnedPositions(max_tokens=512, d_model=8).vectors(torch.arange(5)[None], 5).shape
     torch.Size([1, 5, 8])
@@ -61,11 +83,12 @@ class LearnedPositions(Positions):
     def __init__(self, max_tokens: int, d_model: int) -> None:
         super().__init__()
         check_positive(max_tokens=max_tokens, d_model=d_model)
+        self.max_tokens, self.d_model = max_tokens, d_model
         self.table = nn.Parameter(torch.randn(max_tokens, d_model) * 0.02)
 
     def vectors(self, positions: Int[Tensor, "#batch token"], n_total: int) -> Float[Tensor, "#batch token d_model"]:
         too_many = n_total > len(self.table)
-        if too_many and (not has_numbers(positions) or positions.max() >= len(self.table)):  # padding takes no place
+        if too_many and (not has_numbers(positions) or positions.max() >= len(self.table)):  # padding has no position
             raise ValueError(
                 f"a sequence must not be longer than the {len(self.table)} learned positions, got {n_total} tokens"
             )
@@ -85,22 +108,25 @@ class SinusoidalPositions(Positions):
         self, d_model: int, *, base: float = 10_000.0, layout: Literal["interleaved", "halves"] = "interleaved"
     ) -> None:
         super().__init__()
-        self.base, self.layout = base, layout
+        self.d_model, self.base, self.layout = d_model, base, layout
         table = sinusoidal_positions(self.n_ready, d_model, base=base, layout=layout)
         self.register_buffer("table", table, persistent=False)
 
     def vectors(self, positions: Int[Tensor, "#batch token"], n_total: int) -> Float[Tensor, "#batch token d_model"]:
         table = self.get_buffer("table")
         if n_total > self.n_ready:
-            table = sinusoidal_positions(n_total, table.shape[1], base=self.base, layout=self.layout).to(table)
+            more = sinusoidal_positions(
+                n_total, table.shape[1], base=self.base, layout=self.layout, device=table.device
+            )
+            table = more.to(table.dtype)
         return look_up(positions, table, "positions")
 
 
 class RotaryPositions(Positions):
-    """Queries and keys are turned by an angle that grows with the place; any length.
+    """Queries and keys are rotated by an angle that grows with the position; any length.
 
-    >>> turn = RotaryPositions(d_head=4).rotation(torch.arange(5)[None])
-    >>> turn(torch.randn(2, 3, 5, 4)).shape
+    >>> rotation = RotaryPositions(d_head=4).rotation(torch.arange(5)[None])
+    >>> rotation.rotate(torch.randn(2, 3, 5, 4)).shape
     torch.Size([2, 3, 5, 4])
     """
 
@@ -109,7 +135,7 @@ class RotaryPositions(Positions):
     ) -> None:
         super().__init__()
         if d_head % 2:
-            raise ValueError(f"d_head must be even (rotary positions turn pairs of features), got {d_head}")
+            raise ValueError(f"d_head must be even (rotary positions rotate pairs of features), got {d_head}")
         check_one_of(("interleaved", "halves"), layout=layout)
         self.d_head, self.base, self.layout = d_head, base, layout
 
@@ -143,6 +169,7 @@ class BucketPositions(Positions):
     def __init__(self, n_heads: int, *, n_buckets: int = 32, max_distance: int = 128, bidirectional: bool) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.randn(n_buckets, n_heads) * 0.02)
+        self.n_heads, self.n_buckets = n_heads, n_buckets
         self.max_distance, self.bidirectional = max_distance, bidirectional
 
     def bias(self, x: Float[Tensor, "batch query d_model"], n_key: int) -> Float[Tensor, "1 head query key"]:
@@ -167,6 +194,9 @@ class RelativeShifts(nn.Module):
     >>> q.shape, bias.shape
     (torch.Size([1, 2, 3, 4]), torch.Size([1, 2, 3, 5]))
     """
+
+    operation = "scores"
+    operation_inside = "projections"
 
     def __init__(self, d_model: int, n_heads: int, d_head: int) -> None:
         super().__init__()
@@ -202,6 +232,7 @@ class LearnedGrid(nn.Module):
 
     def __init__(self, n_rows: int, n_columns: int, d_model: int) -> None:
         super().__init__()
+        self.n_rows, self.n_columns, self.d_model = n_rows, n_columns, d_model
         self.table = nn.Parameter(torch.randn(n_rows, n_columns, d_model) * 0.02)
 
     def forward(
@@ -234,7 +265,7 @@ class SinusoidalGrid(nn.Module):
 def count_positions(
     x: Tensor, *, n_past: int = 0, visible: Bool[Tensor, "batch key"] | None = None
 ) -> Int[Tensor, "#batch token"]:
-    """The place of each token of x, counting visible ones only: left padding does not move a sentence.
+    """The position of each token of x, counting visible ones only: left padding does not move a sentence.
 
     `visible` covers the past as well.
 

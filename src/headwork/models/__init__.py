@@ -12,6 +12,7 @@ from headwork.models.encoder_decoder import EncoderDecoder as EncoderDecoder
 from headwork.models.encoder_decoder import EncoderDecoderConfig as EncoderDecoderConfig
 from headwork.models.gaussian_image_encoder import GaussianImageEncoder as GaussianImageEncoder
 from headwork.models.gaussian_image_encoder import GaussianImageEncoderConfig as GaussianImageEncoderConfig
+from headwork.models.published import CLASSES as CLASSES
 from headwork.models.published import MODEL_CONFIGS as MODEL_CONFIGS
 from headwork.models.published import PUBLISHED as PUBLISHED
 from headwork.models.published import AnyConfig as AnyConfig

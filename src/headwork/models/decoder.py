@@ -1,20 +1,20 @@
 """A text decoder that looks back only: GPT-2, Llama."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from headwork import choices, masks
+from headwork import choices
 from headwork.checks import check_positive
 from headwork.layers.cache import DecoderCache
 from headwork.layers.embeddings import LMHead, TokenEmbedding
-from headwork.layers.encoder_layer import EncoderLayer
-from headwork.layers.hook_point import HookPoint
-from headwork.layers.norm import make_norm
-from headwork.layers.positions import count_positions
-from headwork.models.description import Description, numbered
-from headwork.models.stack import StackConfig, make_layers, make_text_positions
+from headwork.layers.one_token import OneToken, takes_part
+from headwork.layers.positions import Positions
+from headwork.models.description import Description, Device, numbered, with_parts
+from headwork.models.stack import StackConfig, building, given_parts, make_stack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +49,14 @@ class DecoderConfig(StackConfig):
             attention=numbered("layers", self.n_layers, "attention"),
         )
 
-    def build(self) -> "Decoder":
-        return Decoder(self)
+    def build(self, *, device: Device = None, dtype: torch.dtype | None = None) -> "Decoder":
+        return Decoder(self, device=device, dtype=dtype)
 
 
 class Decoder(nn.Module):
-    """Token and position embeddings, a stack of causal layers, and the score of each next word.
+    """Token embeddings, a stack of causal layers with its positions, and the score of each next token.
+
+    `positions` (a `headwork.layers.Positions`) and `layers` are a user's own parts, instead of what the config says.
 
     >>> config = DecoderConfig(vocab=100, d_model=8, n_layers=2, heads=choices.Heads(n_heads=2),
     ...     feed_forward=choices.FeedForward(d_ff=32))
@@ -71,16 +73,28 @@ class Decoder(nn.Module):
     True
     """
 
-    def __init__(self, config: DecoderConfig) -> None:
+    def __init__(
+        self,
+        config: DecoderConfig,
+        *,
+        positions: Positions | None = None,
+        layers: Sequence[nn.Module] | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
-        self.config = config
-        self.embedding = TokenEmbedding(config.vocab, config.d_model)
-        self.positions = make_text_positions(config, config.position, bidirectional=False)
-        self.dropout = nn.Dropout(config.dropout)
-        self.tokens = HookPoint("batch token d_model")
-        self.layers = make_layers(EncoderLayer, config, config.n_layers)
-        self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
-        self.lm_head = LMHead(config.lm_head, config.vocab, config.d_model)
+        self.config, self.parts = config, given_parts(positions=positions, layers=layers)
+        with building(device):
+            self.embedding = TokenEmbedding(config.vocab, config.d_model)
+            self.layers = make_stack(
+                config, config.position, config.n_layers, decoder=True, positions=positions, layers=layers
+            )
+            self.lm_head = LMHead(config.lm_head, config.vocab, config.d_model)
+        self.to(device=device, dtype=dtype)
+
+    @property
+    def description(self) -> Description:
+        return with_parts(self.config.description, self.layers)
 
     def forward(
         self,
@@ -89,32 +103,30 @@ class Decoder(nn.Module):
         visible: Bool[Tensor, "batch key"] | None = None,
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch token vocab"]:
-        """Scores of the word after each token; `visible` marks the real tokens, those in the cache included."""
-        return self.lm_head(self.decode(ids, visible=visible, cache=cache), self.embedding)
+        """Scores of the token after each; `visible` marks the real tokens, those in the cache included."""
+        return self.unembed(self.hidden(ids, visible=visible, cache=cache))
 
-    def decode(
+    def hidden(
         self,
         ids: Int[Tensor, "batch token"],
         *,
         visible: Bool[Tensor, "batch key"] | None = None,
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch token d_model"]:
-        """The vector of each token, before the words are scored. Nobody sees the future; nobody sees the padding."""
-        x = self.embedding(ids)
-        n_past = 0 if cache is None else cache.n_tokens
-        n_key = n_past + ids.shape[1]
-        masks.check_padding(visible, (len(ids), n_key))
-        if cache is not None:
-            cache.check(self.config.n_layers, visible)
-        places = count_positions(ids, n_past=n_past, visible=visible)
-        vectors = self.positions.vectors(places, n_key)
-        x = self.tokens(self.dropout(x if vectors is None else x + vectors))
-        bias, rotation = self.positions.bias(x, n_key), self.positions.rotation(places)
-        keys = None if visible is None else masks.key_padding(visible)
-        caches = [None] * len(self.layers) if cache is None else cache.self_attention
-        for layer, layer_cache in zip(self.layers, caches, strict=True):
-            x = layer(x, keys, causal=True, bias=bias, rotation=rotation, cache=layer_cache)
-        return x if self.final_norm is None else self.final_norm(x)
+        """The vector of each token before the head. Nobody sees the future; nobody sees the padding."""
+        return self.layers(self.embedding(ids), visible=visible, causal=True, cache=cache)
+
+    def unembed(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token vocab"]:
+        """From hidden states to logits."""
+        return self.lm_head(x, self.embedding)
 
     def new_cache(self) -> DecoderCache:
-        return DecoderCache(self.config.n_layers)
+        return DecoderCache(len(self.layers))
+
+    def one_token(self) -> OneToken | None:
+        """The logits after one new token of each row, (ids, visible, cache); None if a part of it must be called."""
+        if not takes_part(self, self.embedding, self.layers, self.lm_head):
+            return None
+        embed, run = self.embedding.one_token(), self.layers.one_token()
+        score = self.lm_head.one_token(self.embedding)
+        return lambda ids, visible, cache: score(run(embed(ids), visible, cache))

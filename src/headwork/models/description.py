@@ -1,14 +1,16 @@
 """What an architecture is, as facts: asked by everything above the models instead of looking at their type."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from headwork.checks import check_positive
+from headwork.layers.stack import Stack
 
 InputKind = Literal["image", "text", "text pair"]
+Device = torch.device | str | None
 OutputKind = Literal["class", "next token", "masked token", "hidden state"]
 
 
@@ -21,7 +23,7 @@ class Description:
     output: OutputKind
     """What the last axis of the output scores."""
     n_outputs: int
-    """The size of that axis: classes, words of the vocabulary, or d_model."""
+    """The size of that axis: classes, tokens of the vocabulary, or d_model."""
     vocab: int | None = None
     """Of the ids that are read (of the source, for a pair)."""
     max_tokens: int | None = None
@@ -42,7 +44,7 @@ class Description:
 class ModelConfig(Protocol):
     """A frozen dataclass that says all about a model: `build` makes it, with fresh weights."""
 
-    def build(self) -> nn.Module: ...
+    def build(self, *, device: Device = None, dtype: torch.dtype | None = None) -> nn.Module: ...
 
 
 def describe(model: object) -> Description | None:
@@ -63,7 +65,7 @@ def example_inputs(
     batch: int = 1,
     n_tokens: int = 16,
     image: tuple[int, int] = (32, 32),
-    device: torch.device | str | None = None,
+    device: Device = None,
 ) -> list[Tensor]:
     """Inputs of the right shape and type, all zeros; `image` is for models that take any size.
 
@@ -85,3 +87,17 @@ def numbered(stack: str, n_layers: int, part: str = "") -> tuple[str, ...]:
     ('layers.0.attention', 'layers.1.attention')
     """
     return tuple(f"{stack}.{i}" + (f".{part}" if part else "") for i in range(n_layers))
+
+
+def with_parts(description: Description, layers: Stack) -> Description:
+    """The description of a model with a user's own positions or layers in its stack `layers`.
+
+    A layer whose attention is to be shown has it as `attention`, with a hook point `weights`, as ours have.
+    """
+    attention = [i for i, layer in enumerate(layers) if hasattr(getattr(layer, "attention", None), "weights")]
+    return replace(
+        description,
+        max_tokens=layers.positions.max_tokens,
+        layers=numbered("layers", len(layers)),
+        attention=tuple(f"layers.{i}.attention" for i in attention),
+    )

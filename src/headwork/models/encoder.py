@@ -1,27 +1,27 @@
 """A text encoder that looks both ways: BERT, RoBERTa, DistilBERT."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from headwork import choices, masks
+from headwork import choices
 from headwork.checks import check_positive
 from headwork.layers.embeddings import LMHead, TokenEmbedding
-from headwork.layers.encoder_layer import EncoderLayer
 from headwork.layers.feed_forward import find_activation
-from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
 from headwork.layers.norm import make_norm
-from headwork.layers.pooling import make_text_pooling
-from headwork.layers.positions import count_positions
-from headwork.models.description import Description, OutputKind, numbered
-from headwork.models.stack import StackConfig, make_layers, make_text_positions
+from headwork.layers.pooling import Pooling, make_text_pooling
+from headwork.layers.positions import Positions
+from headwork.models.description import Description, Device, OutputKind, numbered, with_parts
+from headwork.models.stack import StackConfig, building, given_parts, make_stack
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(StackConfig):
-    """BERT-base by default; `vocab` and `task` are yours to say."""
+    """BERT-base by default; `vocab` and `head` are yours to say."""
 
     vocab: int
     head: choices.EncoderHead
@@ -62,12 +62,15 @@ class EncoderConfig(StackConfig):
             attention=numbered("layers", self.n_layers, "attention"),
         )
 
-    def build(self) -> "Encoder":
-        return Encoder(self)
+    def build(self, *, device: Device = None, dtype: torch.dtype | None = None) -> "Encoder":
+        return Encoder(self, device=device, dtype=dtype)
 
 
 class Encoder(nn.Module):
-    """Token, position and segment embeddings, a stack of layers, and the head of the task.
+    """Token and segment embeddings, a stack of layers with its positions, and a head.
+
+    `positions` (a `headwork.layers.Positions`), `layers` and `pooling` (of a classification head) are a user's own
+    parts, instead of what the config says.
 
     >>> config = EncoderConfig(vocab=100, head=choices.NoHead(), d_model=8, n_layers=2,
     ...     heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=32))
@@ -75,20 +78,38 @@ class Encoder(nn.Module):
     torch.Size([1, 5, 8])
     """
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(
+        self,
+        config: EncoderConfig,
+        *,
+        positions: Positions | None = None,
+        layers: Sequence[nn.Module] | None = None,
+        pooling: Pooling | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
-        self.config = config
-        self.embedding = TokenEmbedding(config.vocab, config.d_model)
-        self.segments = (
-            TokenEmbedding(config.n_segments, config.d_model, name="segments") if config.n_segments else None
-        )
-        self.positions = make_text_positions(config, config.position, bidirectional=True)
-        self.embedding_norm = make_norm(config.norm, config.d_model) if config.norm_order == "post" else None
-        self.dropout = nn.Dropout(config.dropout)
-        self.tokens = HookPoint("batch token d_model")
-        self.layers = make_layers(EncoderLayer, config, config.n_layers)
-        self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
-        self.head = make_head(config)
+        self.config, self.parts = config, given_parts(positions=positions, layers=layers, pooling=pooling)
+        with building(device):
+            self.embedding = TokenEmbedding(config.vocab, config.d_model)
+            self.segments = (
+                TokenEmbedding(config.n_segments, config.d_model, name="segments") if config.n_segments else None
+            )
+            self.layers = make_stack(
+                config,
+                config.position,
+                config.n_layers,
+                decoder=False,
+                embedding_norm=True,
+                positions=positions,
+                layers=layers,
+            )
+            self.head = make_head(config, pooling)
+        self.to(device=device, dtype=dtype)
+
+    @property
+    def description(self) -> Description:
+        return with_parts(self.config.description, self.layers)
 
     def forward(
         self,
@@ -97,57 +118,41 @@ class Encoder(nn.Module):
         *,
         visible: Bool[Tensor, "batch token"] | None = None,
     ) -> Float[Tensor, "batch *output"]:
-        """Scores for the task; `visible` marks the real tokens (True) against the padding."""
-        x = self.encode(ids, segments, visible=visible)
+        """Logits of the head (hidden states without one); `visible` marks the real tokens against the padding."""
+        x = self.hidden(ids, segments, visible=visible)
         return x if self.head is None else self.head(x, self.embedding, visible)
 
-    def encode(
+    def hidden(
         self,
         ids: Int[Tensor, "batch token"],
         segments: Int[Tensor, "batch token"] | None = None,
         *,
         visible: Bool[Tensor, "batch token"] | None = None,
     ) -> Float[Tensor, "batch token d_model"]:
-        """The vector of each token, before the head. Padding is hidden from every token."""
+        """The vector of each token before the head. Padding is hidden from every token."""
         x = self.embedding(ids)
-        masks.check_padding(visible, (ids.shape[0], ids.shape[1]))
-        x = self._embed(x, ids, segments, visible)
-        bias = self.positions.bias(x, ids.shape[1])
-        rotation = self.positions.rotation(count_positions(ids, visible=visible))
-        keys = None if visible is None else masks.key_padding(visible)
-        for layer in self.layers:
-            x = layer(x, keys, bias=bias, rotation=rotation)
-        return x if self.final_norm is None else self.final_norm(x)
-
-    def _embed(
-        self, x: Tensor, ids: Tensor, segments: Tensor | None, visible: Tensor | None
-    ) -> Float[Tensor, "batch token d_model"]:
-        places = self.positions.vectors(count_positions(ids, visible=visible), ids.shape[1])
-        if places is not None:
-            x = x + places
         if segments is not None and segments.shape != ids.shape:
             raise ValueError(f"segments must have the shape of ids, {tuple(ids.shape)}, got {tuple(segments.shape)}")
         if self.segments is not None:
-            x = x + self.segments(ids.new_zeros(ids.shape) if segments is None else segments)
+            x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
         elif segments is not None:
             raise ValueError("segments must be None for a model with n_segments=0, got a tensor")
-        if self.embedding_norm is not None:
-            x = self.embedding_norm(x)
-        return self.tokens(self.dropout(x))
+        return self.layers(x, visible=visible)
 
 
 class ClassificationHead(nn.Module):
     """Pool, dense, activation, linear."""
 
     axes = "batch class"
+    operation = "output"
 
-    def __init__(self, config: EncoderConfig, task: choices.ClassificationHead) -> None:
+    def __init__(self, config: EncoderConfig, head: choices.ClassificationHead, pooling: Pooling | None = None) -> None:
         super().__init__()
-        self.pooling = make_text_pooling(task.pooling, config.d_model)
+        self.pooling = make_text_pooling(head.pooling, config.d_model) if pooling is None else pooling
         self.dense = linear(config.d_model, config.d_model)
-        self.activation = nn.Tanh() if task.activation == "tanh" else nn.ReLU()
+        self.activation = nn.Tanh() if head.activation == "tanh" else nn.ReLU()
         self.dropout = nn.Dropout(config.dropout)
-        self.classes = linear(config.d_model, task.n_classes)
+        self.classifier = linear(config.d_model, head.n_classes)
 
     def forward(
         self,
@@ -155,19 +160,21 @@ class ClassificationHead(nn.Module):
         embedding: TokenEmbedding,
         visible: Bool[Tensor, "batch token"] | None,
     ) -> Float[Tensor, "batch class"]:
+        """The logits of each class from the hidden states; `embedding` is for the heads that are tied to it."""
         pooled = self.activation(self.dense(self.pooling(x, visible)))
-        return self.classes(self.dropout(pooled))
+        return self.classifier(self.dropout(pooled))
 
 
 class MaskedLMHead(nn.Module):
-    """Dense, activation, norm, then the score of each word by the embedding table."""
+    """Dense, activation, norm, then the score of each token of the vocabulary by the embedding table."""
 
     axes = "batch token vocab"
+    operation = "output"
 
-    def __init__(self, config: EncoderConfig, task: choices.MaskedLMHead) -> None:
+    def __init__(self, config: EncoderConfig, head: choices.MaskedLMHead) -> None:
         super().__init__()
         self.dense = linear(config.d_model, config.d_model)
-        self.activation = find_activation(task.activation)
+        self.activation = find_activation(head.activation)
         self.norm = make_norm(config.norm, config.d_model)
         self.lm_head = LMHead(choices.TiedLMHead(bias=True), config.vocab, config.d_model)
 
@@ -177,13 +184,16 @@ class MaskedLMHead(nn.Module):
         embedding: TokenEmbedding,
         visible: Bool[Tensor, "batch token"] | None,
     ) -> Float[Tensor, "batch token vocab"]:
+        """The logits of each token of the vocabulary, at every token."""
         return self.lm_head(self.norm(self.activation(self.dense(x))), embedding)
 
 
-def make_head(config: EncoderConfig) -> ClassificationHead | MaskedLMHead | None:
+def make_head(config: EncoderConfig, pooling: Pooling | None) -> ClassificationHead | MaskedLMHead | None:
+    if pooling is not None and not isinstance(config.head, choices.ClassificationHead):
+        raise ValueError(f"pooling must be None without a classification head, got {type(pooling).__name__}")
     match config.head:
         case choices.ClassificationHead():
-            return ClassificationHead(config, config.head)
+            return ClassificationHead(config, config.head, pooling)
         case choices.MaskedLMHead():
             return MaskedLMHead(config, config.head)
         case choices.NoHead():

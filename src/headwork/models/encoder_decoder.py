@@ -6,20 +6,17 @@ self-attention and on the decoder's cross-attention; the causal mask on the deco
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headwork import choices, masks
 from headwork.checks import check_positive
 from headwork.layers.cache import DecoderCache
-from headwork.layers.decoder_layer import DecoderLayer
 from headwork.layers.embeddings import LMHead, TokenEmbedding
-from headwork.layers.encoder_layer import EncoderLayer
-from headwork.layers.hook_point import HookPoint
-from headwork.layers.norm import make_norm
-from headwork.layers.positions import Positions, count_positions
-from headwork.models.description import Description, numbered
-from headwork.models.stack import StackConfig, make_layers, make_text_positions
+from headwork.layers.one_token import OneToken, takes_part
+from headwork.models.description import Description, Device, numbered
+from headwork.models.stack import Parts, StackConfig, building, make_stack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +62,13 @@ class EncoderDecoderConfig(StackConfig):
             layers=(*numbered("encoder_layers", n_encoder), *numbered("decoder_layers", n_decoder)),
             attention=(
                 *numbered("encoder_layers", n_encoder, "attention"),
-                *numbered("decoder_layers", n_decoder, "self_attention"),
+                *numbered("decoder_layers", n_decoder, "attention"),
             ),
             cross_attention=numbered("decoder_layers", n_decoder, "cross_attention"),
         )
 
-    def build(self) -> "EncoderDecoder":
-        return EncoderDecoder(self)
+    def build(self, *, device: Device = None, dtype: torch.dtype | None = None) -> "EncoderDecoder":
+        return EncoderDecoder(self, device=device, dtype=dtype)
 
 
 class EncoderDecoder(nn.Module):
@@ -83,28 +80,34 @@ class EncoderDecoder(nn.Module):
     torch.Size([1, 2, 100])
     """
 
-    def __init__(self, config: EncoderDecoderConfig) -> None:
+    def __init__(
+        self,
+        config: EncoderDecoderConfig,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         self.config = config
-        pre = config.norm_order == "pre"
-        self.embedding = TokenEmbedding(config.vocab, config.d_model, scaled=config.scaled_embedding)
-        self.target_embedding = (
-            None
-            if config.target_vocab is None
-            else TokenEmbedding(config.target_vocab, config.d_model, scaled=config.scaled_embedding)
-        )
-        self.dropout = nn.Dropout(config.dropout)
+        self.parts: Parts = {}
+        with building(device):
+            self.embedding = TokenEmbedding(config.vocab, config.d_model, scaled=config.scaled_embedding)
+            self.target_embedding = (
+                None
+                if config.target_vocab is None
+                else TokenEmbedding(config.target_vocab, config.d_model, scaled=config.scaled_embedding)
+            )
+            self.encoder_layers = make_stack(config, config.position, config.n_encoder_layers, decoder=False)
+            self.decoder_layers = make_stack(
+                config, config.position, config.n_decoder_layers, decoder=True, cross_attention=True
+            )
+            self.final_dropout = nn.Dropout(config.dropout if config.norm_order == "pre" else 0.0)  # as T5
+            self.lm_head = LMHead(config.lm_head, config.target_vocab or config.vocab, config.d_model)
+        self.to(device=device, dtype=dtype)
 
-        self.encoder_positions = make_text_positions(config, config.position, bidirectional=True)
-        self.encoder_tokens = HookPoint("batch source_token d_model")
-        self.encoder_layers = make_layers(EncoderLayer, config, config.n_encoder_layers)
-        self.encoder_norm = make_norm(config.norm, config.d_model) if pre else None
-
-        self.decoder_positions = make_text_positions(config, config.position, bidirectional=False)
-        self.decoder_tokens = HookPoint("batch token d_model")
-        self.decoder_layers = make_layers(DecoderLayer, config, config.n_decoder_layers)
-        self.decoder_norm = make_norm(config.norm, config.d_model) if pre else None
-        self.lm_head = LMHead(config.lm_head, config.target_vocab or config.vocab, config.d_model)
+    @property
+    def description(self) -> Description:
+        return self.config.description
 
     def forward(
         self,
@@ -114,7 +117,18 @@ class EncoderDecoder(nn.Module):
         source_visible: Bool[Tensor, "batch source_token"] | None = None,
         target_visible: Bool[Tensor, "batch token"] | None = None,
     ) -> Float[Tensor, "batch token vocab"]:
-        """Scores of the word after each target token; `..._visible` marks the real tokens against the padding."""
+        """Scores of the token after each of the target; `..._visible` marks the real tokens against the padding."""
+        return self.unembed(self.hidden(source, target, source_visible=source_visible, target_visible=target_visible))
+
+    def hidden(
+        self,
+        source: Int[Tensor, "batch source_token"],
+        target: Int[Tensor, "batch token"],
+        *,
+        source_visible: Bool[Tensor, "batch source_token"] | None = None,
+        target_visible: Bool[Tensor, "batch token"] | None = None,
+    ) -> Float[Tensor, "batch token d_model"]:
+        """The vector of each target token before the head."""
         memory = self.encode(source, visible=source_visible)
         return self.decode(target, memory, memory_visible=source_visible, visible=target_visible)
 
@@ -124,13 +138,7 @@ class EncoderDecoder(nn.Module):
         """The memory: a vector for each source token."""
         x = self.embedding(source)
         masks.check_padding(visible, (source.shape[0], source.shape[1]), "source_visible")
-        places = count_positions(source, visible=visible)
-        x = self.encoder_tokens(self._place(x, self.encoder_positions, places, source.shape[1]))
-        bias, rotation = self.encoder_positions.bias(x, source.shape[1]), self.encoder_positions.rotation(places)
-        keys = None if visible is None else masks.key_padding(visible)
-        for layer in self.encoder_layers:
-            x = layer(x, keys, bias=bias, rotation=rotation)
-        return x if self.encoder_norm is None else self.dropout(self.encoder_norm(x))
+        return self.final_dropout(self.encoder_layers(x, visible=visible))
 
     def decode(
         self,
@@ -140,46 +148,33 @@ class EncoderDecoder(nn.Module):
         memory_visible: Bool[Tensor, "batch source_token"] | None = None,
         visible: Bool[Tensor, "batch key"] | None = None,
         cache: DecoderCache | None = None,
-    ) -> Float[Tensor, "batch token vocab"]:
-        """Scores of the word after each target token, given the memory."""
+    ) -> Float[Tensor, "batch token d_model"]:
+        """The hidden states of the target tokens, given the memory."""
         x = self._target_embedding(target)
         if len(memory) != len(target):
             raise ValueError(f"source and target must have the same batch size, got {len(memory)} and {len(target)}")
         n_past = 0 if cache is None else cache.n_tokens
-        n_key = n_past + target.shape[1]
-        masks.check_padding(visible, (len(target), n_key), "target_visible")
-        if cache is not None:
-            cache.check(self.config.n_decoder_layers, visible)
-        masks.check_padding(memory_visible, (memory.shape[0], memory.shape[1]), "memory_visible")
-        places = count_positions(target, n_past=n_past, visible=visible)
-        x = self.decoder_tokens(self._place(x, self.decoder_positions, places, n_key))
-        bias, rotation = self.decoder_positions.bias(x, n_key), self.decoder_positions.rotation(places)
-        keys = None if visible is None else masks.key_padding(visible)
-        memory_keys = None if memory_visible is None else masks.key_padding(memory_visible)
-        for i, layer in enumerate(self.decoder_layers):
-            x = layer(
-                x,
-                memory,
-                keys,
-                memory_keys,
-                bias=bias,
-                rotation=rotation,
-                cache=None if cache is None else cache.self_attention[i],
-                memory_cache=None if cache is None else cache.cross_attention[i],
-            )
-        if self.decoder_norm is not None:
-            x = self.dropout(self.decoder_norm(x))
+        masks.check_padding(visible, (len(target), n_past + target.shape[1]), "target_visible")
+        x = self.decoder_layers(
+            x, visible=visible, causal=True, cache=cache, memory=memory, memory_visible=memory_visible
+        )
+        return self.final_dropout(x)
+
+    def unembed(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token vocab"]:
+        """From hidden states of the target to logits."""
         return self.lm_head(x, self._target_embedding)
 
     def new_cache(self) -> DecoderCache:
-        return DecoderCache(self.config.n_decoder_layers)
+        return DecoderCache(len(self.decoder_layers))
+
+    def one_token(self) -> OneToken | None:
+        """The logits after one new target token of each row, (ids, memory_visible, cache); see `Decoder.one_token`."""
+        embedding = self._target_embedding
+        if not takes_part(self, embedding, self.decoder_layers, self.lm_head):
+            return None
+        embed, run, score = embedding.one_token(), self.decoder_layers.one_token(), self.lm_head.one_token(embedding)
+        return lambda ids, memory_visible, cache: score(run(embed(ids), None, cache, memory_visible))
 
     @property
     def _target_embedding(self) -> TokenEmbedding:
         return self.embedding if self.target_embedding is None else self.target_embedding
-
-    def _place(
-        self, x: Tensor, positions: Positions, places: Tensor, n_total: int
-    ) -> Float[Tensor, "batch token d_model"]:
-        vectors = positions.vectors(places, n_total)
-        return self.dropout(x if vectors is None else x + vectors)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -15,8 +16,9 @@ from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
 from headwork.layers.norm import make_norm
 from headwork.layers.pooling import MeanPooling
-from headwork.layers.residual import make_residual
-from headwork.models.description import Description, numbered
+from headwork.layers.stack import Stack
+from headwork.models.description import Description, Device, numbered
+from headwork.models.stack import Parts, building
 from headwork.serialise import Checked
 
 
@@ -63,67 +65,84 @@ class GaussianImageEncoderConfig(Checked):
             attention=numbered("layers", self.n_layers, "attention"),
         )
 
-    def build(self) -> "GaussianImageEncoder":
-        return GaussianImageEncoder(self)
+    def build(self, *, device: Device = None, dtype: torch.dtype | None = None) -> "GaussianImageEncoder":
+        return GaussianImageEncoder(self, device=device, dtype=dtype)
 
 
 class ImageLayer(nn.Module):
-    """Attention over the grid, then a feed-forward network, each inside a residual connection with its norm."""
+    """Attention over the grid, then a feed-forward network, each with a residual connection and a norm."""
 
     axes = "batch token d_model"
 
     def __init__(self, config: GaussianImageEncoderConfig) -> None:
         super().__init__()
-        self.attention = make_image_attention(config.heads, config.d_model, config.grid)
-        self.feed_forward = make_feed_forward(config.feed_forward, config.d_model)
-        self.attention_residual = make_residual(
-            config.norm_order, config.d_model, norm=config.norm, dropout=config.dropout
-        )
-        self.feed_forward_residual = make_residual(
-            config.norm_order, config.d_model, norm=config.norm, dropout=config.dropout
-        )
+        d_model, norm = config.d_model, config.norm
+        attention = make_image_attention(config.heads, d_model, config.grid)
+        network = make_feed_forward(config.feed_forward, d_model)
+        self.norm_first = config.norm_order == "pre"
+        if self.norm_first:  # registered in the order in which they run
+            self.attention_norm, self.attention = make_norm(norm, d_model), attention
+            self.feed_forward_norm, self.feed_forward = make_norm(norm, d_model), network
+        else:
+            self.attention, self.attention_norm = attention, make_norm(norm, d_model)
+            self.feed_forward, self.feed_forward_norm = network, make_norm(norm, d_model)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(
         self, x: Float[Tensor, "batch token d_model"], grid: tuple[int, int]
     ) -> Float[Tensor, "batch token d_model"]:
-        def attend(y: Tensor) -> Tensor:
-            image = rearrange(y, "batch (row column) d -> batch row column d", row=grid[0])
-            return rearrange(self.attention(image), "batch row column d -> batch (row column) d")
+        """Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). The tokens are the pixels of a grid (rows, columns)."""
+        if self.norm_first:
+            x = x + self.dropout(self._attend(self.attention_norm(x), grid))
+            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x = self.attention_norm(x + self.dropout(self._attend(x, grid)))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
-        x = self.attention_residual(x, attend)
-        return self.feed_forward_residual(x, self.feed_forward)
+    def _attend(self, x: Tensor, grid: tuple[int, int]) -> Float[Tensor, "batch token d_model"]:
+        image = rearrange(x, "batch (row column) d -> batch row column d", row=grid[0])
+        return rearrange(self.attention(image), "batch row column d -> batch (row column) d")
 
 
 class GaussianImageEncoder(nn.Module):
-    """Small patches become tokens; heads look at places away from each; the mean of all tokens is classified.
+    """Small patches become tokens; heads look at pixels at an offset from each; the mean of all tokens is classified.
 
     >>> config = GaussianImageEncoderConfig(n_classes=10, image=(8, 8), n_channels=1, d_model=12, n_layers=2)
     >>> GaussianImageEncoder(config)(torch.randn(3, 1, 8, 8)).shape
     torch.Size([3, 10])
     """
 
-    def __init__(self, config: GaussianImageEncoderConfig) -> None:
+    def __init__(
+        self,
+        config: GaussianImageEncoderConfig,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         self.config = config
-        self.patches = PatchEmbedding(config.n_channels, config.patch, config.d_model)
-        self.embedding_norm = make_norm(config.norm, config.d_model) if config.norm_order == "post" else None
-        self.dropout = nn.Dropout(config.dropout)
-        self.tokens = HookPoint("batch token d_model")
-        self.layers = nn.ModuleList(ImageLayer(config) for _ in range(config.n_layers))
-        self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
-        self.pooling = MeanPooling()
-        self.classes = linear(config.d_model, config.n_classes)
-        self.logits = HookPoint("batch class")
+        self.parts: Parts = {}
+        pre = config.norm_order == "pre"
+        with building(device):
+            self.patches = PatchEmbedding(config.n_channels, config.patch, config.d_model)
+            self.layers = Stack(
+                [ImageLayer(config) for _ in range(config.n_layers)],
+                embedding_norm=None if pre else make_norm(config.norm, config.d_model),
+                dropout=config.dropout,
+                final_norm=make_norm(config.norm, config.d_model) if pre else None,
+            )
+            self.pooling = MeanPooling()
+            self.classifier = linear(config.d_model, config.n_classes)
+            self.logits = HookPoint("batch class")
+        self.to(device=device, dtype=dtype)
+
+    @property
+    def description(self) -> Description:
+        return self.config.description
 
     def forward(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch class"]:
-        return self.logits(self.classes(self.pooling(self.encode(image))))
+        """The logits of each class. Gaussian heads take images of other sizes, learned shifts do not."""
+        return self.logits(self.classifier(self.pooling(self.hidden(image))))
 
-    def encode(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch token d_model"]:
-        """The vector of each patch. Gaussian heads take images of other sizes, learned shifts do not."""
-        grid = self.patches.grid(image)
-        x = self.patches(image)
-        x = x if self.embedding_norm is None else self.embedding_norm(x)
-        x = self.tokens(self.dropout(x))
-        for layer in self.layers:
-            x = layer(x, grid)
-        return x if self.final_norm is None else self.final_norm(x)
+    def hidden(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch token d_model"]:
+        """The vector of each patch before the pooling."""
+        return self.layers(self.patches(image), grid=self.patches.grid(image))

@@ -4,15 +4,15 @@
 768
 """
 
-from headwork import choices
+from headwork import choices, layers
 from headwork.checks import nearest
-from headwork.models.decoder import DecoderConfig
+from headwork.models.decoder import Decoder, DecoderConfig
 from headwork.models.description import ModelConfig
-from headwork.models.encoder import EncoderConfig
-from headwork.models.encoder_decoder import EncoderDecoderConfig
+from headwork.models.encoder import Encoder, EncoderConfig
+from headwork.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from headwork.models.gaussian_image_encoder import GaussianImageEncoderConfig
 from headwork.models.resnet import ResNetConfig
-from headwork.models.vision_transformer import VisionTransformerConfig
+from headwork.models.vision_transformer import VisionTransformer, VisionTransformerConfig
 
 MODEL_CONFIGS: tuple[type[ModelConfig], ...] = (
     EncoderConfig,
@@ -23,6 +23,15 @@ MODEL_CONFIGS: tuple[type[ModelConfig], ...] = (
     ResNetConfig,
 )
 """The configs of our own models, which a file may name."""
+
+CLASSES: tuple[type, ...] = (
+    *MODEL_CONFIGS,
+    *(Encoder, Decoder, EncoderDecoder, VisionTransformer),
+    *(layers.Positions, layers.LearnedPositions, layers.SinusoidalPositions, layers.RotaryPositions),
+    *(layers.AlibiPositions, layers.BucketPositions, layers.LearnedGrid, layers.SinusoidalGrid),
+    *(layers.ClassTokenPooling, layers.FirstTokenPooling, layers.MeanPooling, layers.AttentionPooling),
+)
+"""All of ours that the file of a model may name: configs, and models with parts beside those that are a user's own."""
 
 AnyConfig = (
     EncoderConfig

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -10,7 +11,8 @@ from headwork.functional.patches import check_image
 from headwork.functional.processor import check_products
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
-from headwork.models.description import Description, numbered
+from headwork.models.description import Description, Device, numbered
+from headwork.models.stack import Parts, building
 from headwork.serialise import Checked
 
 
@@ -39,8 +41,8 @@ class ResNetConfig(Checked):
             layers=numbered("blocks", self.n_blocks * len(self.widths)),
         )
 
-    def build(self) -> "ResNet":
-        return ResNet(self)
+    def build(self, *, device: Device = None, dtype: torch.dtype | None = None) -> "ResNet":
+        return ResNet(self, device=device, dtype=dtype)
 
 
 class ResidualBlock(nn.Module):
@@ -73,27 +75,45 @@ class ResNet(nn.Module):
     torch.Size([2, 10])
     """
 
-    def __init__(self, config: ResNetConfig) -> None:
+    def __init__(
+        self,
+        config: ResNetConfig,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         self.config = config
-        first = config.widths[0]
-        self.conv = nn.Conv2d(config.n_channels, first, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(first)
-        self.features = HookPoint("batch channel row column")
-        self.blocks = nn.ModuleList()
-        d_in = first
-        for stage, width in enumerate(config.widths):
-            for block in range(config.n_blocks):
-                self.blocks.append(ResidualBlock(d_in, width, stride=2 if stage and not block else 1))
-                d_in = width
-        self.pooled = HookPoint("batch channel")
-        self.classes = linear(d_in, config.n_classes)
-        self.logits = HookPoint("batch class")
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        self.parts: Parts = {}
+        with building(device):
+            first = config.widths[0]
+            self.conv = nn.Conv2d(config.n_channels, first, 3, padding=1, bias=False)
+            self.norm = nn.BatchNorm2d(first)
+            self.features = HookPoint("batch channel row column")
+            self.blocks = nn.ModuleList()
+            d_in = first
+            for stage, width in enumerate(config.widths):
+                for block in range(config.n_blocks):
+                    self.blocks.append(ResidualBlock(d_in, width, stride=2 if stage and not block else 1))
+                    d_in = width
+            self.pooled = HookPoint("batch channel")
+            self.classifier = linear(d_in, config.n_classes)
+            self.logits = HookPoint("batch class")
+            for module in self.modules():
+                if isinstance(module, nn.Conv2d):
+                    nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        self.to(device=device, dtype=dtype)
+
+    @property
+    def description(self) -> Description:
+        return self.config.description
 
     def forward(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch class"]:
+        """The logits of each class."""
+        return self.logits(self.classifier(self.pooled(self.hidden(image).mean((2, 3)))))
+
+    def hidden(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch wider lower narrower"]:
+        """The features of each pixel of the last stage, before the mean over the image."""
         check_image(image)
         if image.shape[1] != self.config.n_channels:
             raise ValueError(
@@ -104,4 +124,4 @@ class ResNet(nn.Module):
         x = self.features(self.norm(self.conv(image)).relu())
         for block in self.blocks:
             x = block(x)
-        return self.logits(self.classes(self.pooled(x.mean((2, 3)))))
+        return x

@@ -1,21 +1,21 @@
 """An image as a sequence of patches: ViT, DeiT."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork import choices
 from headwork.checks import check_positive
 from headwork.layers.embeddings import PatchEmbedding
-from headwork.layers.encoder_layer import EncoderLayer
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
-from headwork.layers.norm import make_norm
-from headwork.layers.pooling import make_image_pooling
+from headwork.layers.pooling import Pooling, make_image_pooling
 from headwork.layers.positions import make_grid
-from headwork.models.description import Description, numbered
-from headwork.models.stack import StackConfig, make_layers
+from headwork.models.description import Description, Device, numbered, with_parts
+from headwork.models.stack import StackConfig, building, given_parts, make_stack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +64,15 @@ class VisionTransformerConfig(StackConfig):
             attention=numbered("layers", self.n_layers, "attention"),
         )
 
-    def build(self) -> "VisionTransformer":
-        return VisionTransformer(self)
+    def build(self, *, device: Device = None, dtype: torch.dtype | None = None) -> "VisionTransformer":
+        return VisionTransformer(self, device=device, dtype=dtype)
 
 
 class VisionTransformer(nn.Module):
     """Patches become tokens, tokens look at each other, one vector is read and classified.
+
+    `positions` (a module with `forward(patches, grid)`), `layers` and `pooling` are a user's own parts, instead of what
+    the config says.
 
     >>> config = VisionTransformerConfig(n_classes=10, image=(8, 8), n_channels=1, patch=(2, 2), d_model=8, n_layers=2,
     ...     heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=32))
@@ -83,28 +86,38 @@ class VisionTransformer(nn.Module):
     torch.Size([4, 10])
     """
 
-    def __init__(self, config: VisionTransformerConfig) -> None:
+    def __init__(
+        self,
+        config: VisionTransformerConfig,
+        *,
+        positions: nn.Module | None = None,
+        layers: Sequence[nn.Module] | None = None,
+        pooling: Pooling | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
-        self.config = config
-        self.patches = PatchEmbedding(config.n_channels, config.patch, config.d_model)
-        self.positions = make_grid(config.position, config.grid, config.d_model)
-        self.pooling = make_image_pooling(config.pooling, config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
-        self.tokens = HookPoint("batch token d_model")
-        self.layers = make_layers(EncoderLayer, config, config.n_layers)
-        self.final_norm = make_norm(config.norm, config.d_model) if config.norm_order == "pre" else None
-        self.classes = linear(config.d_model, config.n_classes)
-        self.logits = HookPoint("batch class")
+        self.config, self.parts = config, given_parts(positions=positions, layers=layers, pooling=pooling)
+        with building(device):
+            self.patches = PatchEmbedding(config.n_channels, config.patch, config.d_model)
+            self.positions = make_grid(config.position, config.grid, config.d_model) if positions is None else positions
+            self.pooling = make_image_pooling(config.pooling, config.d_model) if pooling is None else pooling
+            self.layers = make_stack(config, choices.NoPositions(), config.n_layers, decoder=False, layers=layers)
+            self.classifier = linear(config.d_model, config.n_classes)
+            self.logits = HookPoint("batch class")
+        self.to(device=device, dtype=dtype)
+
+    @property
+    def description(self) -> Description:
+        return with_parts(self.config.description, self.layers)
 
     def forward(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch class"]:
-        return self.logits(self.classes(self.pooling(self.encode(image))))
+        """The logits of each class."""
+        return self.logits(self.classifier(self.pooling(self.hidden(image))))
 
-    def encode(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch token d_model"]:
-        """The vector of each token, the class token (if there is one) first."""
+    def hidden(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch token d_model"]:
+        """The vector of each token before the pooling, the class token (if there is one) first."""
         x = self.patches(image)
         if self.positions is not None:
             x = self.positions(x, self.patches.grid(image))
-        x = self.tokens(self.dropout(self.pooling.join(x)))
-        for layer in self.layers:
-            x = layer(x)
-        return x if self.final_norm is None else self.final_norm(x)
+        return self.layers(self.pooling.join(x))

@@ -44,24 +44,24 @@ def _our_name(name: str, names: dict[str, str]) -> str:
 
 _BERT = {
     "embeddings.word_embeddings.weight": "embedding.table",
-    "embeddings.position_embeddings.weight": "positions.table",
+    "embeddings.position_embeddings.weight": "layers.positions.table",
     "embeddings.token_type_embeddings.weight": "segments.table",
-    "embeddings.LayerNorm": "embedding_norm",
+    "embeddings.LayerNorm": "layers.embedding_norm",
     "encoder.layer.{i}.attention.self.query": "layers.{i}.attention.query",
     "encoder.layer.{i}.attention.self.key": "layers.{i}.attention.key",
     "encoder.layer.{i}.attention.self.value": "layers.{i}.attention.value",
     "encoder.layer.{i}.attention.output.dense": "layers.{i}.attention.out",
-    "encoder.layer.{i}.attention.output.LayerNorm": "layers.{i}.attention_residual.norm",
+    "encoder.layer.{i}.attention.output.LayerNorm": "layers.{i}.attention_norm",
     "encoder.layer.{i}.intermediate.dense": "layers.{i}.feed_forward.up",
     "encoder.layer.{i}.output.dense": "layers.{i}.feed_forward.down",
-    "encoder.layer.{i}.output.LayerNorm": "layers.{i}.feed_forward_residual.norm",
+    "encoder.layer.{i}.output.LayerNorm": "layers.{i}.feed_forward_norm",
     # masked language model
     "cls.predictions.transform.dense": "head.dense",
     "cls.predictions.transform.LayerNorm": "head.norm",
     "cls.predictions.bias": "head.lm_head.bias",
     # sequence classification
     "pooler.dense": "head.dense",
-    "classifier": "head.classes",
+    "classifier": "head.classifier",
 }
 
 _ROBERTA = _BERT | {
@@ -69,26 +69,26 @@ _ROBERTA = _BERT | {
     "lm_head.layer_norm": "head.norm",
     "lm_head.bias": "head.lm_head.bias",
     "classifier.dense": "head.dense",
-    "classifier.out_proj": "head.classes",
+    "classifier.out_proj": "head.classifier",
 }
 
 _DISTILBERT = {
     "embeddings.word_embeddings.weight": "embedding.table",
-    "embeddings.position_embeddings.weight": "positions.table",
-    "embeddings.LayerNorm": "embedding_norm",
+    "embeddings.position_embeddings.weight": "layers.positions.table",
+    "embeddings.LayerNorm": "layers.embedding_norm",
     "transformer.layer.{i}.attention.q_lin": "layers.{i}.attention.query",
     "transformer.layer.{i}.attention.k_lin": "layers.{i}.attention.key",
     "transformer.layer.{i}.attention.v_lin": "layers.{i}.attention.value",
     "transformer.layer.{i}.attention.out_lin": "layers.{i}.attention.out",
-    "transformer.layer.{i}.sa_layer_norm": "layers.{i}.attention_residual.norm",
+    "transformer.layer.{i}.sa_layer_norm": "layers.{i}.attention_norm",
     "transformer.layer.{i}.ffn.lin1": "layers.{i}.feed_forward.up",
     "transformer.layer.{i}.ffn.lin2": "layers.{i}.feed_forward.down",
-    "transformer.layer.{i}.output_layer_norm": "layers.{i}.feed_forward_residual.norm",
+    "transformer.layer.{i}.output_layer_norm": "layers.{i}.feed_forward_norm",
     "vocab_transform": "head.dense",
     "vocab_layer_norm": "head.norm",
     "vocab_projector.bias": "head.lm_head.bias",
     "pre_classifier": "head.dense",
-    "classifier": "head.classes",
+    "classifier": "head.classifier",
 }
 
 
@@ -157,30 +157,30 @@ def encoder_from_distilbert(theirs: Any, head: choices.EncoderHead) -> Encoder:
 
 _GPT2 = {
     "wte.weight": "embedding.table",
-    "wpe.weight": "positions.table",
-    "h.{i}.ln_1": "layers.{i}.attention_residual.norm",
+    "wpe.weight": "layers.positions.table",
+    "h.{i}.ln_1": "layers.{i}.attention_norm",
     "h.{i}.attn.query": "layers.{i}.attention.query",
     "h.{i}.attn.key": "layers.{i}.attention.key",
     "h.{i}.attn.value": "layers.{i}.attention.value",
     "h.{i}.attn.c_proj": "layers.{i}.attention.out",
-    "h.{i}.ln_2": "layers.{i}.feed_forward_residual.norm",
+    "h.{i}.ln_2": "layers.{i}.feed_forward_norm",
     "h.{i}.mlp.c_fc": "layers.{i}.feed_forward.up",
     "h.{i}.mlp.c_proj": "layers.{i}.feed_forward.down",
-    "ln_f": "final_norm",
+    "ln_f": "layers.final_norm",
 }
 
 _LLAMA = {
     "model.embed_tokens.weight": "embedding.table",
-    "model.layers.{i}.input_layernorm": "layers.{i}.attention_residual.norm",
+    "model.layers.{i}.input_layernorm": "layers.{i}.attention_norm",
     "model.layers.{i}.self_attn.q_proj": "layers.{i}.attention.query",
     "model.layers.{i}.self_attn.k_proj": "layers.{i}.attention.key",
     "model.layers.{i}.self_attn.v_proj": "layers.{i}.attention.value",
     "model.layers.{i}.self_attn.o_proj": "layers.{i}.attention.out",
-    "model.layers.{i}.post_attention_layernorm": "layers.{i}.feed_forward_residual.norm",
+    "model.layers.{i}.post_attention_layernorm": "layers.{i}.feed_forward_norm",
     "model.layers.{i}.mlp.gate_proj": "layers.{i}.feed_forward.gate",
     "model.layers.{i}.mlp.up_proj": "layers.{i}.feed_forward.up",
     "model.layers.{i}.mlp.down_proj": "layers.{i}.feed_forward.down",
-    "model.norm": "final_norm",
+    "model.norm": "layers.final_norm",
     "lm_head": "lm_head",
 }
 
@@ -240,20 +240,19 @@ def decoder_from_llama(theirs: Any) -> Decoder:
 
 def _t5_block(side: str, feed_forward_at: int) -> dict[str, str]:
     theirs, ours = f"{side}.block.{{i}}.layer", f"{side}_layers.{{i}}"
-    attention = "attention" if side == "encoder" else "self_attention"
     return {
-        f"{theirs}.0.SelfAttention.q": f"{ours}.{attention}.query",
-        f"{theirs}.0.SelfAttention.k": f"{ours}.{attention}.key",
-        f"{theirs}.0.SelfAttention.v": f"{ours}.{attention}.value",
-        f"{theirs}.0.SelfAttention.o": f"{ours}.{attention}.out",
-        f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight": f"{side}_positions.table",
-        f"{theirs}.0.layer_norm": f"{ours}.{attention}_residual.norm",
+        f"{theirs}.0.SelfAttention.q": f"{ours}.attention.query",
+        f"{theirs}.0.SelfAttention.k": f"{ours}.attention.key",
+        f"{theirs}.0.SelfAttention.v": f"{ours}.attention.value",
+        f"{theirs}.0.SelfAttention.o": f"{ours}.attention.out",
+        f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight": f"{side}_layers.positions.table",
+        f"{theirs}.0.layer_norm": f"{ours}.attention_norm",
         f"{theirs}.{feed_forward_at}.DenseReluDense.wi": f"{ours}.feed_forward.up",
         f"{theirs}.{feed_forward_at}.DenseReluDense.wi_0": f"{ours}.feed_forward.gate",
         f"{theirs}.{feed_forward_at}.DenseReluDense.wi_1": f"{ours}.feed_forward.up",
         f"{theirs}.{feed_forward_at}.DenseReluDense.wo": f"{ours}.feed_forward.down",
-        f"{theirs}.{feed_forward_at}.layer_norm": f"{ours}.feed_forward_residual.norm",
-        f"{side}.final_layer_norm": f"{side}_norm",
+        f"{theirs}.{feed_forward_at}.layer_norm": f"{ours}.feed_forward_norm",
+        f"{side}.final_layer_norm": f"{side}_layers.final_norm",
     }
 
 
@@ -265,7 +264,7 @@ _T5 = {
     "decoder.block.{i}.layer.1.EncDecAttention.k": "decoder_layers.{i}.cross_attention.key",
     "decoder.block.{i}.layer.1.EncDecAttention.v": "decoder_layers.{i}.cross_attention.value",
     "decoder.block.{i}.layer.1.EncDecAttention.o": "decoder_layers.{i}.cross_attention.out",
-    "decoder.block.{i}.layer.1.layer_norm": "decoder_layers.{i}.cross_attention_residual.norm",
+    "decoder.block.{i}.layer.1.layer_norm": "decoder_layers.{i}.cross_attention_norm",
     "lm_head": "lm_head",
 }
 
@@ -302,16 +301,15 @@ def encoder_decoder_from_t5(theirs: Any) -> EncoderDecoder:
 
 def _marian_block(side: str) -> dict[str, str]:
     theirs, ours = f"{side}.layers.{{i}}", f"{side}_layers.{{i}}"
-    attention = "attention" if side == "encoder" else "self_attention"
     return {
-        f"{theirs}.self_attn.q_proj": f"{ours}.{attention}.query",
-        f"{theirs}.self_attn.k_proj": f"{ours}.{attention}.key",
-        f"{theirs}.self_attn.v_proj": f"{ours}.{attention}.value",
-        f"{theirs}.self_attn.out_proj": f"{ours}.{attention}.out",
-        f"{theirs}.self_attn_layer_norm": f"{ours}.{attention}_residual.norm",
+        f"{theirs}.self_attn.q_proj": f"{ours}.attention.query",
+        f"{theirs}.self_attn.k_proj": f"{ours}.attention.key",
+        f"{theirs}.self_attn.v_proj": f"{ours}.attention.value",
+        f"{theirs}.self_attn.out_proj": f"{ours}.attention.out",
+        f"{theirs}.self_attn_layer_norm": f"{ours}.attention_norm",
         f"{theirs}.fc1": f"{ours}.feed_forward.up",
         f"{theirs}.fc2": f"{ours}.feed_forward.down",
-        f"{theirs}.final_layer_norm": f"{ours}.feed_forward_residual.norm",
+        f"{theirs}.final_layer_norm": f"{ours}.feed_forward_norm",
     }
 
 
@@ -323,7 +321,7 @@ _MARIAN = {
     "decoder.layers.{i}.encoder_attn.k_proj": "decoder_layers.{i}.cross_attention.key",
     "decoder.layers.{i}.encoder_attn.v_proj": "decoder_layers.{i}.cross_attention.value",
     "decoder.layers.{i}.encoder_attn.out_proj": "decoder_layers.{i}.cross_attention.out",
-    "decoder.layers.{i}.encoder_attn_layer_norm": "decoder_layers.{i}.cross_attention_residual.norm",
+    "decoder.layers.{i}.encoder_attn_layer_norm": "decoder_layers.{i}.cross_attention_norm",
     "final_logits_bias": "lm_head.bias",
 }
 
@@ -357,16 +355,16 @@ _VIT = {
     "embeddings.cls_token": "pooling.class_token",
     "embeddings.position_embeddings": "positions.table",
     "embeddings.patch_embeddings.projection": "patches",
-    "layers.{i}.layernorm_before": "layers.{i}.attention_residual.norm",
+    "layers.{i}.layernorm_before": "layers.{i}.attention_norm",
     "layers.{i}.attention.q_proj": "layers.{i}.attention.query",
     "layers.{i}.attention.k_proj": "layers.{i}.attention.key",
     "layers.{i}.attention.v_proj": "layers.{i}.attention.value",
     "layers.{i}.attention.o_proj": "layers.{i}.attention.out",
-    "layers.{i}.layernorm_after": "layers.{i}.feed_forward_residual.norm",
+    "layers.{i}.layernorm_after": "layers.{i}.feed_forward_norm",
     "layers.{i}.mlp.fc1": "layers.{i}.feed_forward.up",
     "layers.{i}.mlp.fc2": "layers.{i}.feed_forward.down",
-    "layernorm": "final_norm",
-    "classifier": "classes",
+    "layernorm": "layers.final_norm",
+    "classifier": "classifier",
 }
 
 

@@ -24,12 +24,13 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwork import choices
 from headwork.lab.digits import N_CLASSES, digits, evaluate, small_vit, train_classifier
 from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at_most, same, seeded
+from headwork.layers import Stack
 from headwork.models import VisionTransformer
 
 Pooling = Literal["CLS", "GAP", "MAP"]
@@ -77,7 +78,7 @@ def run(setup: Setup) -> Result:
         for _ in range(setup.n_runs):
             model = _model(setup, pooling)
             if setup.layers == "left out":
-                model.layers = nn.ModuleList()
+                model.layers = Stack([], final_norm=model.layers.final_norm)
             optimiser = torch.optim.AdamW(model.parameters(), lr=setup.lr, fused=True)
             curve = train_classifier(
                 model, train, optimiser, epochs=setup.epochs, batch_size=64, one_cycle=setup.lr, scored_on=(test,)
@@ -88,7 +89,7 @@ def run(setup: Setup) -> Result:
         with torch.no_grad():
             elsewhere[pooling] = model(torch.rand(1, 1, 12, 12)).shape[1]
     bare = _model(setup, "CLS")
-    bare.layers = nn.ModuleList()
+    bare.layers = Stack([], final_norm=bare.layers.final_norm)
     return Result(setup, accuracy, parameters, elsewhere, evaluate(bare, test).accuracy)
 
 

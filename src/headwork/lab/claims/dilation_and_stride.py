@@ -67,7 +67,7 @@ def run(setup: Setup) -> Result:
         attention = attention_from_convolution(conv, setup.tolerance)
         if setup.heads == "together":
             near = torch.cartesian_prod(*(2 * [torch.arange(setup.kernel).double()]))
-            attention.attention.place_heads(near, attention.attention.alpha)
+            attention.attention.set_centres(near, attention.attention.alpha)
         by_dilation.append(largest_difference(attention(image), conv(image)))
         n_heads.append(attention.attention.n_heads)
     dense = attention_from_convolution(_convolution(setup, first), setup.tolerance)(image)

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, seeded
-from headwork.layers import FeedForward, LayerNorm, PostNorm, PreNorm
+from headwork.layers import FeedForward, LayerNorm
 
 Kind = Literal["plain", "residual", "post-norm", "pre-norm", "pre-norm, final norm"]
 KINDS: tuple[Kind, ...] = ("plain", "residual", "post-norm", "pre-norm", "pre-norm, final norm")
@@ -85,24 +85,14 @@ def _squared_gradient(setup: Setup, kind: Kind, depth: int) -> float:
             case "residual":
                 y = y + setup.strength * f(y)
             case "post-norm":
-                y = PostNorm(d)(y, _Times(setup.strength, f))
+                y = LayerNorm(d)(y + setup.strength * f(y))
             case "pre-norm" | "pre-norm, final norm":
-                y = PreNorm(d)(y, _Times(setup.strength, f))
+                y = y + setup.strength * f(LayerNorm(d)(y))
     if kind == "pre-norm, final norm":
         y = LayerNorm(d)(y)
     direction = torch.randn_like(y)
     (gradient,) = torch.autograd.grad(y, x, direction)
     return (gradient.square().sum() / direction.square().sum()).item()
-
-
-class _Times:
-    """What a sublayer gives, times a number."""
-
-    def __init__(self, strength: float, f: FeedForward) -> None:
-        self.strength, self.f = strength, f
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.strength * self.f(x)
 
 
 def predict(kind: Kind, gain: float, depth: Float[Tensor, "depth"]) -> Float[Tensor, "depth"]:

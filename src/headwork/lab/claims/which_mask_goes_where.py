@@ -95,15 +95,15 @@ def _gpt(setup: Setup) -> tuple[Leaks, Leaks]:
     model = Decoder(config).double().eval()
     right, left = _real(setup, "right"), _real(setup, "left")
     only_causal = {
-        "padding right": _leak(setup, model.decode, right, ~right),
-        "padding left": _leak(setup, model.decode, left, ~left),
+        "padding right": _leak(setup, model.hidden, right, ~right),
+        "padding left": _leak(setup, model.hidden, left, ~left),
     }
     return (
         {
-            "GPT, later words": _leak(setup, model.decode, *_split_in_time(right)),
+            "GPT, later words": _leak(setup, model.hidden, *_split_in_time(right)),
             "GPT, padding": only_causal[setup.gpt],
             "GPT with padding left and a padding mask": _leak(
-                setup, lambda ids: model.decode(ids, visible=left), left, ~left
+                setup, lambda ids: model.hidden(ids, visible=left), left, ~left
             ),
         },
         {"GPT with padding left, only causal": only_causal["padding left"]},
@@ -119,7 +119,7 @@ def _t5(setup: Setup) -> tuple[Leaks, Leaks]:
 
     def translate(source: Tensor, target: Tensor, encoder: bool = True, cross: bool = True) -> Tensor:
         memory = model.encode(source, visible=real if encoder else None)
-        return model.decode(target, memory, memory_visible=real if cross else None)
+        return model.unembed(model.decode(target, memory, memory_visible=real if cross else None))
 
     def of_target(ids: Tensor) -> Tensor:
         return translate(source, ids)

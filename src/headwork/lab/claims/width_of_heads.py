@@ -83,7 +83,7 @@ def _layer(
     n_heads = setup.kernel**2
     layer = GaussianAttention(setup.d_in, n_heads, d_value=width, d_out=setup.d_out, bias=False).double()
     along = torch.arange(setup.kernel, dtype=torch.float64) - setup.kernel // 2
-    layer.place_heads(torch.cartesian_prod(along, along), torch.full((n_heads,), HARD, dtype=torch.float64))
+    layer.set_centres(torch.cartesian_prod(along, along), torch.full((n_heads,), HARD, dtype=torch.float64))
     missing = width - of_values.shape[-1]
     of_values, of_out = F.pad(of_values, (0, missing)), F.pad(of_out, (0, 0, 0, missing))
     with torch.no_grad():

@@ -1,0 +1,146 @@
+"""A stack of layers with all that they share: positions, masks, cache and the norms around them."""
+
+from collections.abc import Iterator, Sequence
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from headwork import masks
+from headwork.checks import check_probability
+from headwork.layers.cache import DecoderCache
+from headwork.layers.hook_point import HookPoint
+from headwork.layers.one_token import OneToken, one_token_of
+from headwork.layers.positions import LearnedPositions, Positions, count_positions
+
+
+class Stack(nn.Module):
+    """Positions join the embedded tokens, then layer after layer, then the final norm (of a pre-norm stack).
+
+    A layer is any module that keeps the shape of x. It is called as
+
+        layer(x, visible=, causal=, bias=, rotation=, cache=)
+
+    where `visible` is the padding mask [batch 1 1 key], `bias` and `rotation` are what the position code says, and
+    `cache` is None or the `GrowingCache` of this layer: a layer that mixes tokens hands its new keys and values to it
+    and gets those of the past as well, as `MultiHeadAttention` does. If there is a memory, `memory=`,
+    `memory_visible=` [batch 1 1 key] and `memory_cache=` come too. Layers of an image that look by position are called
+    as layer(x, grid=) instead, with the (rows, columns) of the tokens. A layer that needs none of it takes `**_`.
+
+    >>> layers = [hw.layers.EncoderLayer(8, heads=choices.Heads(n_heads=2), norm_order="pre",
+    ...     feed_forward=choices.FeedForward(d_ff=32)) for _ in range(3)]
+    >>> stack = Stack(layers, positions=hw.layers.SinusoidalPositions(d_model=8))
+    >>> stack(torch.randn(1, 5, 8), causal=True).shape, len(stack)
+    (torch.Size([1, 5, 8]), 3)
+    """
+
+    axes = "batch token d_model"
+
+    def __init__(
+        self,
+        layers: Sequence[nn.Module],
+        *,
+        positions: Positions | None = None,
+        embedding_norm: nn.Module | None = None,
+        dropout: float = 0.0,
+        final_norm: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        check_probability(dropout=dropout)
+        self.positions = Positions() if positions is None else positions
+        self.embedding_norm = embedding_norm
+        self.dropout = nn.Dropout(dropout)
+        self.embedded = HookPoint("batch token d_model")
+        self.n_layers = len(layers)
+        for i, layer in enumerate(layers):
+            self.add_module(str(i), layer)
+        self.final_norm = final_norm
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch token d_model"],
+        *,
+        visible: Bool[Tensor, "batch key"] | None = None,
+        causal: bool = False,
+        cache: DecoderCache | None = None,
+        memory: Float[Tensor, "batch memory_token d_memory"] | None = None,
+        memory_visible: Bool[Tensor, "batch memory_token"] | None = None,
+        grid: tuple[int, int] | None = None,
+    ) -> Float[Tensor, "batch token d_model"]:
+        """From embedded tokens to hidden states; `visible` marks the real tokens, those in the cache included."""
+        n_past = 0 if cache is None else cache.n_tokens
+        n_key = n_past + x.shape[1]
+        masks.check_padding(visible, (len(x), n_key))
+        if cache is not None:
+            cache.check(len(self), visible)
+        positions = count_positions(x, n_past=n_past, visible=visible)
+        x = self.embedded(self.dropout(self._embed(x, positions, n_key)))
+        seen: dict[str, object] = {"grid": grid}
+        if grid is None:
+            seen = {
+                "visible": None if visible is None else masks.key_padding(visible),
+                "causal": causal,
+                "bias": self.positions.bias(x, n_key),
+                "rotation": self.positions.rotation(positions),
+            }
+        if memory is not None:
+            masks.check_padding(memory_visible, (memory.shape[0], memory.shape[1]), "memory_visible")
+            seen["memory"] = memory
+            seen["memory_visible"] = None if memory_visible is None else masks.key_padding(memory_visible)
+        for i, layer in enumerate(self):
+            x = layer(x, **seen, **({} if grid else _caches(cache, i, memory)))
+        if cache is not None:
+            cache.n_tokens = n_key
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def one_token(self) -> OneToken:
+        """The same for one new token of each row, (x, visible, cache, memory_visible)."""
+        layers = [one_token_of(layer) for layer in self]
+        final_norm = None if self.final_norm is None else one_token_of(self.final_norm)
+        learned = self.positions if type(self.positions) is LearnedPositions else None
+        table = learned.table if learned is not None and self.embedding_norm is None else None
+
+        def run(
+            x: Float[Tensor, "batch d_model"],
+            visible: Bool[Tensor, "batch key"] | None,
+            cache: DecoderCache,
+            memory_visible: Bool[Tensor, "batch memory_token"] | None = None,
+        ) -> Float[Tensor, "batch d_model"]:
+            n_past = cache.n_tokens
+            if table is not None and visible is None:  # every row has the same position
+                x, bias, rotation = x + table[n_past], None, None
+            else:
+                token = x[:, None]
+                positions = count_positions(token, n_past=n_past, visible=visible)
+                token = self._embed(token, positions, n_past + 1)
+                bias, rotation = self.positions.bias(token, n_past + 1), self.positions.rotation(positions)
+                x = token[:, 0]
+            keys = None if visible is None else masks.key_padding(visible)
+            memory_keys = None if memory_visible is None else masks.key_padding(memory_visible)
+            caches = zip(layers, cache.self_attention, cache.cross_attention, strict=True)
+            for layer, own, of_memory in caches:
+                x = layer(x, (keys, bias, rotation, own), (memory_keys, None, None, of_memory))
+            cache.n_tokens = n_past + 1
+            return x if final_norm is None else final_norm(x)
+
+        return run
+
+    def _embed(self, x: Tensor, positions: Tensor, n_key: int) -> Float[Tensor, "batch token d_model"]:
+        vectors = self.positions.vectors(positions, n_key)
+        x = x if vectors is None else x + vectors
+        return x if self.embedding_norm is None else self.embedding_norm(x)
+
+    def __len__(self) -> int:
+        return self.n_layers
+
+    def __iter__(self) -> Iterator[nn.Module]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, i: int) -> nn.Module:
+        return self.get_submodule(str(range(len(self))[i]))
+
+
+def _caches(cache: DecoderCache | None, i: int, memory: Tensor | None) -> dict[str, object]:
+    own: dict[str, object] = {"cache": None if cache is None else cache.self_attention[i]}
+    if memory is None:
+        return own
+    return own | {"memory_cache": None if cache is None else cache.cross_attention[i]}
