@@ -34,12 +34,12 @@ from headwork.training.display import Lines
 Track = Callable[[int, str], Iterator[int]]
 
 
-def train(run: Run, stop: StopRequest | None = None, *, keep_all: bool = False) -> int:
+def train_run(run: Run, stop: StopRequest | None = None, *, keep_all: bool = False) -> int:
     """In a child: train to the end or to the stop."""
     if keep_all:
         keeper.prune = lambda *_: None
     try:
-        loop.train(open_run(run.folder), Lines(), stop)
+        loop.train_run(open_run(run.folder), Lines(), stop)
     except StoppedError as error:
         return error.exit_code
     return 0
@@ -50,7 +50,7 @@ def begin(run: Run, *arguments: object, **options: bool) -> int:
     if not run.folder.exists():
         run.folder.mkdir(parents=True)
         run.write()
-    return start(lambda: train(run, *arguments, **options), run.folder / "output.txt")
+    return start(lambda: train_run(run, *arguments, **options), run.folder / "output.txt")
 
 
 def expect(process: int, code: int, run: Run) -> None:

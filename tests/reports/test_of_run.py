@@ -10,12 +10,12 @@ from headwork.reports.of_run import report_run, say_something
 from headwork.reports.page import Passage
 from headwork.reports.tables import Table
 from headwork.storage import load
-from headwork.training import train
+from headwork.training import train_run
 
 
 def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "translator")
-    train(run)
+    train_run(run)
     model, data = load(run.folder), run.load_data()
     (table,) = say_something(run, model, data.test)
     assert isinstance(table, Table)
@@ -35,7 +35,7 @@ def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
 
 def test_a_text_goes_on(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "gpt")
-    train(run)
+    train_run(run)
     model, data = load(run.folder), run.load_data()
     words, passage = say_something(run, model, data.test)
     assert "adds 400 tokens" in words
@@ -48,7 +48,7 @@ def test_a_text_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["vit", "resnet"])
 def test_images_have_nothing_to_say(tmp_path: Path, kind: str) -> None:
     run = small_run(tmp_path / "run", kind)
-    train(run)
+    train_run(run)
     data = run.load_data()
     assert not list(say_something(run, load(run.folder), data.test))
     assert "What it says" not in report_run(run, data).read_text()

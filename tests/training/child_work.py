@@ -6,13 +6,14 @@ from pathlib import Path
 
 from tests.training.small_runs import StopAfter
 
+from headwork import training
 from headwork.cli import main
-from headwork.training import StoppedError, display, open_run, train
+from headwork.training import StoppedError, display, open_run
 from headwork.training.display import Lines
 
 
 def train_run(folder: str) -> None:
-    train(open_run(Path(folder)), Lines())
+    training.train_run(open_run(Path(folder)), Lines())
 
 
 def with_small_files(n_bytes: int, words: list[str]) -> int:
@@ -39,7 +40,7 @@ def slowly(words: list[str]) -> int:
 def train_to_the_seventh_step(folder: str) -> int:
     run = open_run(Path(folder))
     try:
-        train(run, Lines(), StopAfter(7))
+        training.train_run(run, Lines(), StopAfter(7))
     except StoppedError as error:
         return error.exit_code
     return 0

@@ -61,5 +61,5 @@ def shared_metric(folders: Sequence[Path]) -> str | None:
     from headwork.training import open_run
     from headwork.training.run import is_run
 
-    metrics = {open_run(folder).task.metric if is_run(folder) else None for folder in folders}
+    metrics = {open_run(folder).task.metrics[0].name if is_run(folder) else None for folder in folders}
     return metrics.pop() if len(metrics) == 1 else None

@@ -7,11 +7,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from headwork import tasks
+from headwork.batches import IGNORE, to_device
 from headwork.data import Dataset, Examples, ImageBatch, PairBatch, TextBatch, TokenBatch
 from headwork.generation import Sample, stream_long, translate
 from headwork.layers import PositionAttention
 from headwork.models import Decoder, Encoder, EncoderDecoder, GaussianImageEncoder, VisionTransformer
-from headwork.models.published import AnyConfig as ModelConfig
 from headwork.reports.attention import (
     draw_between_tokens,
     draw_class_token,
@@ -25,10 +26,10 @@ from headwork.reports.page import Part, Passage
 from headwork.reports.pictures import Picture
 from headwork.reports.run_report import RunReport, write_report
 from headwork.reports.tables import Cell, Table
-from headwork.storage import load
-from headwork.tasks import ImageClassification, TextClassification, probabilities
-from headwork.training.evaluation import batches, on_device
-from headwork.training.log import METRICS
+from headwork.storage.metrics_log import METRICS
+from headwork.tasks import Evaluation
+from headwork.training import TrainingResult
+from headwork.training.evaluation import batches
 from headwork.training.run import Run
 
 REPORT = "report.html"
@@ -39,15 +40,15 @@ N_WRITTEN = 400
 HEADING = "Where the heads look"
 
 
-def report_run(run: Run, data: Dataset, baseline: float | None = None) -> Path:
+def report_run(run: Run, data: Dataset, result: TrainingResult, baseline: float | None = None) -> Path:
     """Write `report.html` into the folder of a run; `baseline` is an accuracy to stand beside."""
-    model = load(run.folder)
+    model, metric = result.model, run.task.metrics[0].name
     report = RunReport(
         title=f"{run.config.name} in {run.folder.name}",
         summary=(*summarise(run, model), *([] if baseline is None else [("by counting words", f"{baseline:.1%}")])),
         rows=tuple(read_metrics(run.folder / METRICS)),
-        metric=None if run.task.metric == "loss" else run.task.metric,
-        classification=classify(run, model, data.test),
+        metric=None if metric == "loss" else metric,
+        classification=classify(run, result.evaluation, data.test),
         samples=tuple(say_something(run, model, data.test)),
         pictures=tuple((HEADING, picture) for picture in draw_attention(run, model, data.test)),
     )
@@ -67,7 +68,7 @@ def summarise(run: Run, model: nn.Module) -> Iterator[tuple[str, Cell]]:
     yield "precision", training.precision
 
 
-def choices_of(config: ModelConfig) -> Iterator[tuple[str, Cell]]:
+def choices_of(config: object) -> Iterator[tuple[str, Cell]]:
     """What tells one model from another of its kind."""
     shown = {"d_model": "d_model", "n_layers": "layers", "position": "positions"} | {
         "pooling": "pooling",
@@ -88,24 +89,20 @@ def _in_words(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()
 
 
-@torch.no_grad()
-def classify(run: Run, model: nn.Module, examples: Examples) -> Classification | None:
-    """The model's answers to all examples, if they are labels."""
+def classify(run: Run, evaluation: Evaluation, examples: Examples) -> Classification | None:
+    """The answers that the model gave to all examples, if they are labels."""
     task = run.task
-    if not isinstance(task, ImageClassification | TextClassification):
+    if not isinstance(task, tasks.Classification) or evaluation.predictions is None or evaluation.targets is None:
         return None
-    answers, truth, images, texts = [], [], [], list[str]()
+    images, texts = [], list[str]()
     for batch in batches(examples, run.config.training.batch_size):
-        assert isinstance(batch, ImageBatch | TextBatch)
-        answers.append(probabilities(task, model, batch))
-        truth.append(batch.label)
         if isinstance(batch, ImageBatch):
             images.append(batch.image)
-        elif run.tokenizer is not None:
+        elif isinstance(batch, TextBatch) and run.tokenizer is not None:
             texts += [run.tokenizer.decode(ids.tolist()) for ids in batch.ids]
     return Classification(
-        probabilities=torch.cat(answers),
-        truth=torch.cat(truth),
+        probabilities=evaluation.predictions,
+        truth=evaluation.targets,
         labels=task.labels,
         images=torch.cat(images) if images else None,
         texts=tuple(texts) if texts else None,
@@ -145,7 +142,7 @@ def say_something(run: Run, model: nn.Module, examples: Examples) -> Iterator[Pa
 
 def draw_attention(run: Run, model: nn.Module, examples: Examples) -> Iterator[Picture]:
     """What each kind of model can show of its heads, on the first test examples."""
-    batch = on_device(examples.batch(range(N_EXAMPLES)), next(model.parameters()).device)
+    batch = to_device(examples.batch(range(min(N_EXAMPLES, len(examples)))), next(model.parameters()).device)
 
     def strings(ids: Tensor) -> list[str]:
         assert run.tokenizer is not None
@@ -160,7 +157,7 @@ def draw_attention(run: Run, model: nn.Module, examples: Examples) -> Iterator[P
         case EncoderDecoder(), PairBatch():
             for row in range(N_EXAMPLES):
                 source = batch.source[row][batch.source_visible[row]]
-                target = batch.target[row][batch.target_visible[row]]
+                target = batch.target[row][batch.next[row] != IGNORE]
                 yield draw_source_target(model, source, target, strings(source), strings(target))
         case Decoder(), TokenBatch():
             for ids in batch.ids:

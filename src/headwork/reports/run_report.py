@@ -17,7 +17,6 @@ from headwork.reports.curves import Row, best_row, describe_curves, draw_curves,
 from headwork.reports.page import Facts, Page, Part
 from headwork.reports.pictures import Picture
 from headwork.reports.tables import Cell, Table, show
-from headwork.training.display import is_share
 
 N_MISTAKES = 12
 
@@ -70,7 +69,9 @@ class RunReport:
 
 
 def _figure(name: str, value: float) -> str:
-    return f"{100 * value:.1f} %" if is_share(name) and math.isfinite(value) else show(value)
+    return (
+        f"{100 * value:.1f} %" if name.endswith(("accuracy", "match", "f1")) and math.isfinite(value) else show(value)
+    )
 
 
 def write_report(report: RunReport, path: Path) -> None:

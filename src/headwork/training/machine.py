@@ -1,4 +1,4 @@
-"""What the run runs on: processor, precision, processes, memory."""
+"""The machine of a run: device, precision, processes, memory."""
 
 import ctypes
 import os
@@ -16,6 +16,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
+from headwork.models import describe
 from headwork.training.config import Precision, TrainingConfig
 
 PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
@@ -56,11 +57,10 @@ def _strategy(training: TrainingConfig, n_processes: int) -> Strategy | str:
 
 
 def shard_layers(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    """Each layer of the stack by itself, then what is left: a process holds one whole layer at a time."""
-    for stack in model.children():
-        if isinstance(stack, nn.ModuleList):
-            for layer in stack:
-                fully_shard(layer, mesh=mesh["data_parallel"])
+    """Each layer by itself, then what is left: a process holds one whole layer at a time."""
+    description = describe(getattr(model, "config", model))
+    for name in () if description is None else description.layers:
+        fully_shard(model.get_submodule(name), mesh=mesh["data_parallel"])
     fully_shard(model, mesh=mesh["data_parallel"])
     return model
 

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwork import choices
-from headwork.data import Digits, load_data
+from headwork.data import Digits
 from headwork.data.batches import ImageBatch
 from headwork.data.examples import Examples
 from headwork.lab.claim import Claim, Experiment, seeded
@@ -76,7 +76,7 @@ class Result:
 
 @seeded
 def run(setup: Setup) -> Result:
-    data = load_data(Digits(augment=False))
+    data = Digits(augment=False).load()
     train = _take(data.train, setup.n_train)
     test = ImageBatch(*map(torch.cat, zip(_take(data.valid), _take(data.test), strict=True)))
     accuracy, parameters, elsewhere = {}, {}, {}

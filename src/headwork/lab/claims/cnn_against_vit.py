@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwork import choices
-from headwork.data import Digits, load_data
+from headwork.data import Digits
 from headwork.data.image_examples import ImageExamples, move_images
 from headwork.lab.claim import Claim, Experiment, seeded
 from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
@@ -85,7 +85,7 @@ class Result:
 
 @seeded
 def run(setup: Setup) -> Result:
-    digits = load_data(Digits(augment=False))
+    digits = Digits(augment=False).load()
     train, *unseen = digits.train, digits.valid, digits.test
     assert isinstance(train, ImageExamples)
     images = _move(torch.cat([part.images for part in unseen if isinstance(part, ImageExamples)]), setup.max_shift)

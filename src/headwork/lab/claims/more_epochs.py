@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from headwork import choices
-from headwork.data import Digits, load_data
+from headwork.data import Digits
 from headwork.data.batches import ImageBatch
 from headwork.lab.claim import Claim, Experiment, seeded
 from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
@@ -65,7 +65,7 @@ class Result:
 
 @seeded
 def run(setup: Setup) -> Result:
-    data = load_data(Digits(augment=False))
+    data = Digits(augment=False).load()
     n_train = min(setup.n_train, len(data.train))
     train, unseen = data.train.batch(range(n_train)), data.test.batch(range(len(data.test)))
     assert isinstance(train, ImageBatch)

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwork import choices
-from headwork.data import Digits, load_data
+from headwork.data import Digits
 from headwork.data.image_examples import ImageExamples, move_images
 from headwork.functional import image_from_patches, patches_from_image
 from headwork.lab.claim import Claim, Experiment, seeded
@@ -84,7 +84,7 @@ class Result:
 
 @seeded
 def run(setup: Setup) -> Result:
-    digits = load_data(Digits(augment=False))
+    digits = Digits(augment=False).load()
     assert isinstance(digits.train, ImageExamples)
     assert isinstance(digits.test, ImageExamples)
     order = torch.randperm((8 // PATCH[0]) * (8 // PATCH[1]))
