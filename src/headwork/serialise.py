@@ -55,18 +55,6 @@ def arguments_of(config: object) -> dict[str, object]:
     return found
 
 
-def classes_in(config: object) -> set[type]:
-    """The classes that a file of the object would name."""
-    if isinstance(config, list | tuple):
-        return {kind for item in config for kind in classes_in(item)}
-    if config is None or isinstance(config, int | float | str):
-        return set()
-    if not dataclasses.is_dataclass(config) and hasattr(getattr(config, "config", None), "build"):
-        parts = [config.config, *getattr(config, "parts", {}).values()]  # type: ignore[attr-defined]
-        return {type(config), *classes_in(parts)}
-    return {type(config), *classes_in(list(arguments_of(config).values()))}
-
-
 def config_from_dict(data: object, classes: Iterable[type[Config]]) -> Config:
     """The object that `data` describes, which must be of one of the `classes`; those inside it, too.
 

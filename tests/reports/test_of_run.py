@@ -15,7 +15,7 @@ from headwork.training import train_run
 
 def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "translator")
-    train_run(run)
+    result = train_run(run)
     model, data = load(run.folder), run.load_data()
     (table,) = say_something(run, model, data.test)
     assert isinstance(table, Table)
@@ -28,7 +28,7 @@ def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
     assert (source, truth) == tuple(run.tokenizer.decode(each[0].tolist()) for each in (batch.source, batch.target))
     assert ours[: len(truth)] == run.tokenizer.decode(ids[0].tolist())[: len(truth)]
     assert verdict == ("" if ours == truth else "wrong")
-    page = report_run(run, data).read_text()
+    page = report_run(run, data, result.model, result.evaluation).read_text()
     assert "What it says" in page
     assert "The test exact match is" in page
 
@@ -48,10 +48,10 @@ def test_a_text_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["vit", "resnet"])
 def test_images_have_nothing_to_say(tmp_path: Path, kind: str) -> None:
     run = small_run(tmp_path / "run", kind)
-    train_run(run)
+    result = train_run(run)
     data = run.load_data()
     assert not list(say_something(run, load(run.folder), data.test))
-    assert "What it says" not in report_run(run, data).read_text()
+    assert "What it says" not in report_run(run, data, result.model, result.evaluation).read_text()
 
 
 def test_a_passage_is_escaped() -> None:

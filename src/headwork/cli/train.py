@@ -54,7 +54,7 @@ class Train(Imports, TrainingFlags):
         from headwork.training.display import show
 
         baseline = measure_baseline(run.config.data)
-        report = report_run(run, data, result, baseline)
+        report = report_run(run, data, result.model, result.evaluation, baseline)
         animate_centres_of(run)
         if self.json:
             numbers = {name: getattr(result, name) for name in ("best_step", "valid", "test", "seconds")}
@@ -67,8 +67,11 @@ class Train(Imports, TrainingFlags):
         print(f"look at {report}, or compare runs with `headwork compare`")
 
     def find_run(self) -> "tuple[Run, Dataset]":
+        from torch import nn
+
         from headwork.recipes import find_recipe, override, read_settings
         from headwork.training import new_run, open_run
+        from headwork.training.seeds import seed_everything
 
         if self.resume is not None:
             given = {**self.given, "set": self.set or None, "recipe": self.recipe, "out": self.out}
@@ -77,6 +80,7 @@ class Train(Imports, TrainingFlags):
                     raise ValueError(f"resume goes on with a run as it was begun: leave out {name}, got {value}")
             run = open_run(self.resume, self.own_classes)
             return run, run.load_data()
+        seed_everything(self.seed or 0)  # for a recipe that builds its model
         config = find_recipe(self.recipe or "digits-vit")
         config = override(config, self.overrides(config) | read_settings(self.set), self.own_classes)
         if self.out is None and "WORLD_SIZE" in os.environ:
@@ -84,7 +88,8 @@ class Train(Imports, TrainingFlags):
         out = self.out or free_folder(Path("runs"), config.name)
         assert config.data is not None
         data = config.data.load(config.training.seed)
-        return new_run(config, out, data, check=is_first_process()), data
+        own_weights = isinstance(config.model, nn.Module)
+        return new_run(config, out, data, own_weights=own_weights, check=is_first_process()), data
 
 
 def watchers_for(run: "Run", data: "Dataset") -> "list[Watcher]":

@@ -1,6 +1,7 @@
 """Recipes: functions that return a complete RunConfig, ours by name and anybody's by module."""
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
 
@@ -29,10 +30,18 @@ def find_recipe(name: str) -> RunConfig:
     if not colon and name not in RECIPES:
         raise ValueError(f"recipe {name!r} is not known{nearest(name, RECIPES)} (your own: my_module:my_recipe)")
     recipe = own_recipe(module, function) if colon else RECIPES[name]
+    if required := required_arguments(recipe):
+        raise ValueError(f"recipe must need no argument, got {name}, which needs {', '.join(required)}")
     config = recipe()
     if not isinstance(config, RunConfig):
         raise ValueError(f"recipe must return a RunConfig, got {type(config).__name__} from {name}")
     return config
+
+
+def required_arguments(function: Callable[..., object]) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    starred = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    return [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in starred]
 
 
 def own_recipe(module: str, function: str) -> Recipe:

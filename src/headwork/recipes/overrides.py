@@ -5,11 +5,14 @@ import json
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
+from torch import nn
+
 from headwork.checks import nearest
-from headwork.serialise import classes_in, config_from_dict, config_to_dict
+from headwork.serialise import config_from_dict, config_to_dict
+from headwork.storage.models import classes_in
 from headwork.training.config import RunConfig
 from headwork.training.run import RUN_CLASSES
 
@@ -22,6 +25,10 @@ def override(config: RunConfig, values: Mapping[str, object], classes: Iterable[
     >>> changed.training.optimiser.lr, changed.model.position
     (0.001, RotaryPositions(base=10000.0, layout='halves'))
     """
+    if isinstance(config.model, nn.Module) and not any(path.partition(".")[0] == "model" for path in values):
+        # Built again from its arguments it would lose its weights.
+        rest = override(replace(config, model=_NoModel()), values, classes)
+        return replace(rest, model=config.model)
     data: dict[str, Any] = config_to_dict(config)
     for path, value in values.items():
         *parents, name = path.split(".")
@@ -34,6 +41,12 @@ def override(config: RunConfig, values: Mapping[str, object], classes: Iterable[
         is_choice = isinstance(before, dict) and isinstance(value, str)
         inside[name] = {"kind": value} if is_choice else value
     return config_from_dict(data, {*RUN_CLASSES, *classes_in(config), *classes})
+
+
+@dataclass(frozen=True)
+class _NoModel:
+    def build(self) -> nn.Module:
+        raise NotImplementedError
 
 
 def _field(data: dict[str, Any], name: str, path: str) -> Any:

@@ -28,7 +28,6 @@ from headwork.reports.run_report import RunReport, write_report
 from headwork.reports.tables import Cell, Table
 from headwork.storage.metrics_log import METRICS
 from headwork.tasks import Evaluation
-from headwork.training import TrainingResult
 from headwork.training.evaluation import batches
 from headwork.training.run import Run
 
@@ -40,15 +39,17 @@ N_WRITTEN = 400
 HEADING = "Where the heads look"
 
 
-def report_run(run: Run, data: Dataset, result: TrainingResult, baseline: float | None = None) -> Path:
+def report_run(
+    run: Run, data: Dataset, model: nn.Module, evaluation: Evaluation, baseline: float | None = None
+) -> Path:
     """Write `report.html` into the folder of a run; `baseline` is an accuracy to stand beside."""
-    model, metric = result.model, run.task.metrics[0].name
+    metric = run.task.metrics[0].name
     report = RunReport(
         title=f"{run.config.name} in {run.folder.name}",
         summary=(*summarise(run, model), *([] if baseline is None else [("by counting words", f"{baseline:.1%}")])),
         rows=tuple(read_metrics(run.folder / METRICS)),
         metric=None if metric == "loss" else metric,
-        classification=classify(run, result.evaluation, data.test),
+        classification=classify(run, evaluation, data.test),
         samples=tuple(say_something(run, model, data.test)),
         pictures=tuple((HEADING, picture) for picture in draw_attention(run, model, data.test)),
     )

@@ -1,8 +1,10 @@
 """A model as a folder: its weights in safetensors, its config in JSON, and a manifest that says both are whole."""
 
 import errno
+import inspect
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -21,7 +23,7 @@ from headwork.models import (
     ResNet,
     VisionTransformer,
 )
-from headwork.serialise import classes_in, config_from_dict, config_to_dict
+from headwork.serialise import config_from_dict, config_to_dict
 from headwork.storage.folders import MANIFEST, DamagedError, new_folder, verify
 
 MODELS = (Encoder, Decoder, EncoderDecoder, VisionTransformer, GaussianImageEncoder, ResNet)
@@ -94,6 +96,20 @@ def check_rebuilds(model: nn.Module, about: Mapping[str, object]) -> None:
             raise ValueError(
                 f"model must be what its config describes, got {here} for {name!r}, where {there} would be built"
             )
+
+
+def classes_in(thing: object) -> set[type]:
+    """The classes of a config or model and of what it is made of: those that its file may name."""
+    if isinstance(thing, list | tuple):
+        return {kind for item in thing for kind in classes_in(item)}
+    if is_dataclass(thing):
+        names = [field.name for field in fields(thing)]
+    elif isinstance(thing, nn.Module):
+        names = ["config", *inspect.signature(type(thing)).parameters]
+    else:
+        return set()
+    parts = [*(getattr(thing, name, None) for name in names), *dict(getattr(thing, "parts", {})).values()]
+    return {type(thing), *classes_in(parts)}
 
 
 def find_model(folder: Path) -> Path:

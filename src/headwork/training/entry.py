@@ -8,7 +8,8 @@ from torch import nn
 
 from headwork.data import DataConfig, Dataset
 from headwork.models import ModelConfig
-from headwork.serialise import classes_in, config_to_dict
+from headwork.serialise import config_to_dict
+from headwork.storage.models import classes_in
 from headwork.training.config import RunConfig, TrainingConfig
 from headwork.training.display import Display
 from headwork.training.loop import TrainingResult, train_run

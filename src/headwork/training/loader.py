@@ -1,6 +1,7 @@
 """The batches of training in the order of the plan, made ahead by loader processes if wanted."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, Sampler
 
@@ -31,6 +32,11 @@ class Fetch(Dataset[Batch]):
         return self.examples.batch(indices, epoch)
 
 
+def as_it_is(batch: Any) -> Any:
+    """PyTorch would turn a tuple into a list."""
+    return batch
+
+
 def training_batches(plan: Plan, examples: Examples, first_step: int) -> Iterator[list[Batch]]:
     """The parts of each step, together; with loader workers they are made ahead, and are the same."""
     loader = DataLoader(
@@ -38,6 +44,7 @@ def training_batches(plan: Plan, examples: Examples, first_step: int) -> Iterato
         batch_size=None,
         sampler=Parts(plan, first_step),
         num_workers=plan.training.workers,
+        collate_fn=as_it_is,
         worker_init_fn=leave_signals_to_parent,
     )
     batches = iter(loader)
