@@ -27,19 +27,19 @@ from tests.forks import start, wait
 from tests.training.small_runs import KINDS, Kind, StopAfter, checkpoint_differences, differences, small_run
 
 from headwork.storage import DamagedError, load, verify
-from headwork.training import SGD, AdamW, Run, StoppedError, StopRequest, keeper, loop, open_run
+from headwork.training import SGD, AdamW, Run, StoppedError, StopRequest, loop, open_run, session
 from headwork.training.checkpoints import checkpoints, find_whole
 from headwork.training.display import Lines
 
 Track = Callable[[int, str], Iterator[int]]
 
 
-def train(run: Run, stop: StopRequest | None = None, *, keep_all: bool = False) -> int:
+def train_run(run: Run, stop: StopRequest | None = None, *, keep_all: bool = False) -> int:
     """In a child: train to the end or to the stop."""
     if keep_all:
-        keeper.prune = lambda *_: None
+        session.prune = lambda *_: None
     try:
-        loop.train(open_run(run.folder), Lines(), stop)
+        loop.train_run(open_run(run.folder), Lines(), stop)
     except StoppedError as error:
         return error.exit_code
     return 0
@@ -50,7 +50,7 @@ def begin(run: Run, *arguments: object, **options: bool) -> int:
     if not run.folder.exists():
         run.folder.mkdir(parents=True)
         run.write()
-    return start(lambda: train(run, *arguments, **options), run.folder / "output.txt")
+    return start(lambda: train_run(run, *arguments, **options), run.folder / "output.txt")
 
 
 def expect(process: int, code: int, run: Run) -> None:
@@ -261,10 +261,8 @@ def damage_all(root: Path, n_flips: int, n_cuts: int, track: Track) -> dict[str,
 
 def show(results: dict[str, dict[str, int]]) -> str:
     """The results as a table in Markdown."""
-    rows = [(what, figure, count) for what, counts in results.items() for figure, count in counts.items()]
-    return "\n".join(
-        ["| what | | count |", "|---|---|---|", *(f"| {what} | {figure} | {n} |" for what, figure, n in rows)]
-    )
+    rows = [(what, name, count) for what, counts in results.items() for name, count in counts.items()]
+    return "\n".join(["| what | | count |", "|---|---|---|", *(f"| {what} | {name} | {n} |" for what, name, n in rows)])
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 `python benchmarks/training.py`: the small ViT and the character GPT of 0.8 million parameters. Every step draws a batch
 from data in memory, goes forward, back, clips, and moves the weights. The processes take turns and wait for each other,
-so only one works at a time; the figure is the median step of the best turn of each.
+so only one works at a time; the number is the median step of the best turn of each.
 
 `--without` takes something of ours away, to see what it brings: `memory` (mallopt), `fused` (the fused optimiser), or
 `eager`, which compiles.
@@ -60,13 +60,14 @@ def our_vit(without: str) -> Step:
 
 def our_step(recipe: str, model: object, batch_size: int, without: str) -> Step:
     """The step of `headwork train`, with data of the size that the others have."""
-    from headwork.data import BundledText, ImageBatch, load_data
+    from headwork.data import BundledText, ImageBatch
     from headwork.recipes import find_recipe
-    from headwork.tasks import ImageClassification, LanguageModelling
-    from headwork.training.checkpoints import Progress
-    from headwork.training.data_order import Plan, training_batches
-    from headwork.training.loop import make_learner, take_step
+    from headwork.tasks import Classification
+    from headwork.training.loader import training_batches
+    from headwork.training.loop import build_model, make_learner, take_step
     from headwork.training.machine import keep_memory, make_fabric
+    from headwork.training.plan import Plan
+    from headwork.training.progress import Progress
     from headwork.training.stopping import StopRequest
 
     config = find_recipe(recipe)
@@ -75,16 +76,16 @@ def our_step(recipe: str, model: object, batch_size: int, without: str) -> Step:
     if without != "memory":
         keep_memory()
     fabric = make_fabric(training)
-    learner = make_learner(config, fabric)
+    learner = make_learner(build_model(config), training, fabric)
     if without == "fused":
         for group in learner.optimiser.param_groups:
             group["fused"] = False
     if recipe == "text-gpt":
-        data = load_data(BundledText(n_context=CONTEXT))
-        examples, task = data.train, LanguageModelling(data.tokenizer)
+        data = BundledText(n_context=CONTEXT).load()
+        examples, task = data.train, data.task
     else:
-        examples, task = Photos(ImageBatch), ImageClassification(tuple("0123456789"))
-    plan = Plan(len(examples), training)
+        examples, task = Photos(ImageBatch), Classification(tuple("0123456789"))
+    plan = Plan.of(examples, training)
     batches = training_batches(plan, examples, 0)
     progress, stop = Progress(), StopRequest()
     return lambda: take_step(fabric, learner, task, next(batches), plan, progress, stop)

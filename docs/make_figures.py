@@ -19,8 +19,8 @@ from headwork.figures import (
     plot_style,
 )
 from headwork.recipes import find_recipe
-from headwork.reports.watching import make_watchers, read_places
 from headwork.training.display import Lines
+from headwork.training.watchers import HEADS, WatchCentres, read_centres
 
 HERE = Path(__file__).parent
 
@@ -108,7 +108,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         trained = train_recipe("digits-vit", Path(folder))
         draw_inside(hw.load(trained), hw.data.sample_digit(0), title="digits-vit").savefig(HERE / "inside.png")
-        history = read_places(train_recipe("digits-gaussian", Path(folder)))
+        history = read_centres(train_recipe("digits-gaussian", Path(folder)))
     draw_centres(history[-1], earlier=history[:-1], title="digits-gaussian").savefig(HERE / "centres.png")
     animate_centres(history, HERE / "centres.gif", frames_per_second=8)
 
@@ -116,8 +116,10 @@ def main() -> None:
 def train_recipe(name: str, folder: Path) -> Path:
     """A run of the recipe in a folder, its centres watched."""
     config = find_recipe(name)
-    run = hw.training.new_run(config, folder / name)
-    hw.training.train(run, Lines(), watchers=make_watchers(run, run.load_data()))
+    data = config.data.load(config.training.seed)
+    run = hw.training.new_run(config, folder / name, data)
+    watchers = [WatchCentres(run.folder / HEADS)]
+    hw.training.train_run(run, Lines(), watchers=watchers, data=data)
     return run.folder
 
 

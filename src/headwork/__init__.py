@@ -2,7 +2,7 @@
 
     import headwork as hw
 
-The rooms are imported when they are first entered, so that `import headwork` and `headwork --help` do not wait for
+The packages are imported when they are first used, so that `import headwork` and `headwork --help` do not wait for
 PyTorch.
 """
 
@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headwork import batches as batches
     from headwork import choices as choices
     from headwork import convert as convert
     from headwork import data as data
@@ -35,10 +36,12 @@ if TYPE_CHECKING:
     from headwork.inspection import trace as trace
     from headwork.storage import load as load
     from headwork.storage import save as save
+    from headwork.training import train as train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-_ROOMS = (
+_PACKAGES = (
+    "batches",
     "choices",
     "convert",
     "data",
@@ -60,11 +63,12 @@ _ROOMS = (
 _FROM = {
     **dict.fromkeys(("ablate", "cost", "lens", "patch", "record", "trace"), "inspection"),
     **dict.fromkeys(("load", "save"), "storage"),
+    "train": "training",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return importlib.import_module(f"headwork.{name}")
     if name in _FROM:
         return getattr(importlib.import_module(f"headwork.{_FROM[name]}"), name)
@@ -72,4 +76,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted((*globals(), *_ROOMS, *_FROM))
+    return sorted((*globals(), *_PACKAGES, *_FROM))

@@ -8,7 +8,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 from headwork.checks import check_one_of
 
@@ -42,6 +42,7 @@ class Metric:
 LOSS = Metric("loss", "min")
 
 
+@runtime_checkable
 class Number(Protocol):
     """A float, or a tensor with one number."""
 

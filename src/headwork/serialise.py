@@ -221,4 +221,8 @@ def _fits(value: object, option: object) -> bool:
 def _as(value: object, option: object) -> object:
     if option is float:
         return float(typing.cast(float, value))
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list | tuple):
+        items = typing.get_args(option)
+        items = (items[0],) * len(value) if items[-1:] == (Ellipsis,) else items
+        return tuple(map(_as, value, items))
+    return value

@@ -13,11 +13,15 @@ from PIL import Image
 import headwork as hw
 from headwork.cli import main
 from headwork.cli.convert import Convert
-from headwork.cli.predict import read_input
+from headwork.cli.generate import decode_stream
+from headwork.cli.predict import text_reader
+from headwork.cli.training_flags import TrainingFlags
 from headwork.data import Tokenizer, sample_digit
-from headwork.recipes import Changes, change, find_recipe
-from headwork.training import Run, new_run, train
-from headwork.training.evaluation import measure_all
+from headwork.models import describe
+from headwork.recipes import find_recipe, override
+from headwork.tasks import Classification
+from headwork.training import Run, new_run, train_run
+from headwork.training.evaluation import evaluate
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +29,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of two steps: an image classifier, a residual network, a translator and a language model."""
     folder = tmp_path_factory.mktemp("runs")
     for recipe in ("digits-vit", "digits-gaussian", "digits-resnet", "dates", "text-gpt"):
-        train(new_run(change(find_recipe(recipe), Changes(steps=2)), folder / recipe))
+        config = find_recipe(recipe)
+        train_run(new_run(override(config, TrainingFlags(steps=2).overrides(config)), folder / recipe))
     return folder
 
 
@@ -48,7 +53,7 @@ def digit(tmp_path: Path) -> Path:
 def test_evaluate_gives_what_the_library_gives(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(say(capsys, "evaluate", runs / "digits-vit", "--json"))
     run = hw.training.open_run(runs / "digits-vit")
-    expected = measure_all(run.task, hw.load(runs / "digits-vit"), run.load_data().test, 64)
+    expected = evaluate(run.task, hw.load(runs / "digits-vit"), run.load_data().test, 64).metrics
     assert found["examples"] == 300
     assert found["accuracy"] == expected["accuracy"]
     assert found["loss"] == pytest.approx(expected["loss"], abs=1e-6)
@@ -80,7 +85,7 @@ def test_an_image_that_cannot_be_read(runs: Path, digit: Path, capsys: pytest.Ca
 
 
 def test_generate_is_the_same_for_the_same_seed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ask = ("generate", runs / "text-gpt", "--prompt", "The ", "--tokens", "9", "--seed", "3", "--json")
+    ask = ("generate", runs / "text-gpt", "--prompt", "The ", "--max-new-tokens", "9", "--seed", "3", "--json")
     first, second = (json.loads(say(capsys, *ask)) for _ in range(2))
     assert first == second
     assert first["tokens"] == 9
@@ -90,7 +95,7 @@ def test_generate_is_the_same_for_the_same_seed(runs: Path, capsys: pytest.Captu
 
 
 def test_generate_beyond_the_positions(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(say(capsys, "generate", runs / "text-gpt", "--tokens", "300", "--greedy", "--json"))
+    found = json.loads(say(capsys, "generate", runs / "text-gpt", "--max-new-tokens", "300", "--greedy", "--json"))
     assert found["tokens"] == 300
 
 
@@ -98,12 +103,14 @@ def test_translate_from_arguments_and_from_stdin(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "15 november 2026"
-    found = json.loads(say(capsys, "translate", runs / "dates", text, "--json", "--tokens", "5"))
+    found = json.loads(say(capsys, "translate", runs / "dates", text, "--json", "--max-new-tokens", "5"))
     assert found["source"] == text
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{text}\n\n{text}\n"))
-    said = say(capsys, "translate", runs / "dates", "--tokens", "5")
+    said = say(capsys, "translate", runs / "dates", "--max-new-tokens", "5")
     assert said == f"{found['translation']}\n\n{found['translation']}\n"  # a line for each line
-    beams = json.loads(say(capsys, "translate", runs / "dates", text, "--json", "--tokens", "5", "--beams", "3"))
+    beams = json.loads(
+        say(capsys, "translate", runs / "dates", text, "--json", "--max-new-tokens", "5", "--beams", "3")
+    )
     assert beams["score"] >= found["score"] - 1e-4  # the same words by another kernel may round otherwise
 
 
@@ -221,7 +228,7 @@ def test_trace_and_cost_look_into_a_run(runs: Path, tmp_path: Path, capsys: pyte
         ("predict digits-vit x.png --top 0", "top must be 1 or more, got 0"),
         ("predict text-gpt x.txt", "run must be one of a classifier"),
         ("generate digits-vit", "run must be one of a language model"),
-        ("generate text-gpt --tokens 0", "tokens must be 1 or more, got 0"),
+        ("generate text-gpt --max-new-tokens 0", "max_new_tokens must be 1 or more, got 0"),
         ("generate text-gpt --temperature 0", "temperature must be more than 0"),
         ("generate text-gpt --top-p 2", "top_p"),
         ("generate text-gpt --top-k 0", "top_k must be 1 or more, got 0"),
@@ -272,8 +279,30 @@ def test_a_text_that_is_cut_is_said_to_be(
     config = replace(recipe, data=replace(recipe.data, max_tokens=4))
     path = tmp_path / "review.txt"
     path.write_text(text)
-    batch = read_input(Run(tmp_path, config, tokenizer=Tokenizer.characters(["abcd"])), path)
+    run = Run(tmp_path, config, Classification(("negative", "positive")), Tokenizer.characters(["abcd"]))
+    batch = text_reader(run, describe(config.model))(path)
     assert batch.ids.shape == (1, 4)
     said = capsys.readouterr().err
     assert warning in said
     assert bool(said) == bool(warning)
+
+
+@pytest.mark.parametrize("kind", ["characters", "byte_pairs", "words"])
+def test_a_text_is_decoded_piece_by_piece(kind: str) -> None:
+    """In constant time for each token, and the pieces are the whole text: also for characters of four bytes."""
+    text = "the café 🙂 is naïve, 𝄞 and ☂; " * 9
+    make = {"byte_pairs": lambda: Tokenizer.byte_pairs([text], 262), "words": lambda: Tokenizer.words([text], 20)}
+    tokenizer = make.get(kind, lambda: Tokenizer.characters([text]))()
+    ids = [*tokenizer.encode(text), tokenizer.unknown]
+    pieces = list(decode_stream(tokenizer, ids))
+    assert "".join(pieces) == tokenizer.decode(ids)
+    assert len(pieces) > 50
+    lengths: list[int] = []
+
+    class Counted(Tokenizer):
+        def decode(self, ids: list[int]) -> str:
+            lengths.append(len(ids))
+            return super().decode(ids)
+
+    list(decode_stream(Counted(tokenizer.tokenizer), ids))
+    assert max(lengths) < 25 < len(ids)

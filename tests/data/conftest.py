@@ -11,9 +11,9 @@ from headwork.data import (
     Dataset,
     Dates,
     Digits,
+    MaskedText,
     Mnist5k,
     Reviews,
-    load_data,
 )
 
 CONFIGS: dict[str, DataConfig] = {
@@ -22,14 +22,15 @@ CONFIGS: dict[str, DataConfig] = {
     "dates": Dates(n_train=700, n_valid=50, n_test=50),
     "text": BundledText(n_context=31),
     "byte pairs": BundledText(tokenizer=BytePairs(n_tokens=300), n_context=31),
+    "masked": MaskedText(text=BundledText(n_context=31)),
     "reviews": Reviews(source="rotten_tomatoes", max_tokens=17, n_valid=200, n_test=200),
 }
-VARIED = ("digits", "mnist", "text", "byte pairs")
+VARIED = ("digits", "mnist", "text", "byte pairs", "masked")
 
 
 @lru_cache
 def load(name: str, seed: int = 0) -> Dataset:
-    return load_data(CONFIGS[name], seed)
+    return CONFIGS[name].load(seed)
 
 
 @pytest.fixture(params=CONFIGS)

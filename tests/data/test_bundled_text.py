@@ -5,7 +5,7 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from headwork.data import BundledText, BytePairs, TextFile, load_data
+from headwork.data import BundledText, BytePairs, TextFile
 from headwork.data.bundled_text import bundled_text
 from tests.data.conftest import load
 
@@ -58,7 +58,7 @@ def test_byte_pairs_are_fewer_than_characters():
 def test_a_file_is_read_in_the_same_way(tmp_path):
     path = tmp_path / "manual.txt"
     path.write_text(bundled_text(), encoding="utf-8")
-    theirs, ours = load_data(TextFile(path=str(path), n_context=31)), load("text")
+    theirs, ours = TextFile(path=str(path), n_context=31).load(), load("text")
     assert texts(theirs) == texts(ours)
     assert theirs.train.batch([0, 7], epoch=2).ids.equal(ours.train.batch([0, 7], epoch=2).ids)
 
@@ -66,7 +66,7 @@ def test_a_file_is_read_in_the_same_way(tmp_path):
 def test_the_tokens_know_the_training_part_only(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("ab" * 45 + "b" * 5 + "bbbbé")
-    data = load_data(TextFile(path=str(path), n_context=3))
+    data = TextFile(path=str(path), n_context=3).load()
     assert texts(data) == ["ab" * 45, "bbbbb", "bbbb�"]
     assert len(data.tokenizer) == 6
 
@@ -74,9 +74,9 @@ def test_the_tokens_know_the_training_part_only(tmp_path):
 def test_the_shortest_text(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("0123456789" * 4)
-    assert [len(part) for part in texts(load_data(TextFile(path=str(path), n_context=1)))] == [36, 2, 2]
+    assert [len(part) for part in texts(TextFile(path=str(path), n_context=1).load())] == [36, 2, 2]
     with pytest.raises(ValueError, match=r"n_context must be less .* got n_context=2 and 2 tokens in the valid part"):
-        load_data(TextFile(path=str(path), n_context=2))
+        TextFile(path=str(path), n_context=2).load()
 
 
 @pytest.mark.parametrize(
@@ -94,23 +94,23 @@ def test_files_that_are_no_text(tmp_path, content, message):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        load_data(TextFile(path=str(path)))
+        TextFile(path=str(path)).load()
 
 
 def test_a_folder_is_no_text(tmp_path):
     with pytest.raises(ValueError, match="text must be a file, got the folder"):
-        load_data(TextFile(path=str(tmp_path)))
+        TextFile(path=str(tmp_path)).load()
 
 
 def test_a_window_longer_than_a_part():
     with pytest.raises(ValueError, match="got n_context=100000 and"):
-        load_data(BundledText(n_context=100_000))
+        BundledText(n_context=100_000).load()
 
 
 def test_a_python_without_its_manual(monkeypatch):
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     with pytest.raises(ValueError, match=r"this Python has no pydoc_data.*TextFile"):
-        load_data(BundledText(tokenizer=BytePairs()))
+        BundledText(tokenizer=BytePairs()).load()
 
 
 @pytest.mark.parametrize("make", [lambda: BundledText(n_context=0), lambda: TextFile(path="x", n_context=0)])

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from headwork.data import Dates, load_data
+from headwork.data import Dates
 from headwork.data.dates import Way, ways_of_writing, write_pairs
 from tests.data.conftest import load
 
@@ -107,7 +107,7 @@ def test_the_tokens_are_those_of_the_training_part():
     letters = {*"".join(source + target for source, target in read(data.train, data.tokenizer))}
     assert len(data.tokenizer) == len(letters) + 4
     assert data.tokenizer.encode("ř") == [data.tokenizer.unknown]
-    tiny = load_data(Dates(n_train=1, n_valid=100, n_test=1))
+    tiny = Dates(n_train=1, n_valid=100, n_test=1).load()
     assert any("�" in source for source, _ in read(tiny.valid, tiny.tokenizer))
 
 
@@ -118,7 +118,7 @@ def test_the_split_seed_says_which():
 
 def test_a_single_language_and_a_full_calendar():
     config = Dates(languages=("en_GB",), first_year=2024, last_year=2024, n_train=364, n_valid=1, n_test=1)
-    data = load_data(config)
+    data = config.load()
     pairs = read(data.train, data.tokenizer)
     assert pairs == write_pairs(config)[:364]
     assert any(re.fullmatch(r"\d+ [A-Z][a-z]+ 2024", source) for source, _ in pairs)

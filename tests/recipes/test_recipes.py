@@ -1,4 +1,4 @@
-"""Every recipe learns one batch by heart, as it is cooked; every change reaches the model or is refused."""
+"""Every recipe learns one batch by heart, as it stands; every flag reaches the model or is refused."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,15 +6,20 @@ from pathlib import Path
 import pytest
 import torch
 
+from headwork.cli.training_flags import TrainingFlags
 from headwork.data import BundledText, BytePairs, Dates, Reviews, TextFile
-from headwork.recipes import RECIPES, Changes, change, find_recipe
+from headwork.recipes import RECIPES, find_recipe, override
 from headwork.training import Constant, RunConfig, StopRequest, new_run
-from headwork.training.checkpoints import Progress
-from headwork.training.data_order import Plan
-from headwork.training.loop import make_learner, take_step
+from headwork.training.loop import build_model, make_learner, take_step
 from headwork.training.machine import make_fabric
+from headwork.training.plan import Plan
+from headwork.training.progress import Progress
 
 N_STEPS = 30
+
+
+def with_flags(config: RunConfig, flags: TrainingFlags) -> RunConfig:
+    return override(config, flags.overrides(config))
 
 
 def with_little_data(config: RunConfig) -> RunConfig:
@@ -36,7 +41,8 @@ def test_it_learns_one_batch_by_heart(name: str, tmp_path: Path) -> None:
     )
     run = new_run(replace(config, training=training), tmp_path / "run")
     data, fabric, progress = run.load_data(), make_fabric(training), Progress()
-    learner, plan, batch = make_learner(run.config, fabric), Plan(len(data.train), training), data.train.batch(range(4))
+    learner = make_learner(build_model(run.config), training, fabric)
+    plan, batch = Plan.of(data.train, training), data.train.batch(range(4))
     losses = [take_step(fabric, learner, run.task, [batch], plan, progress, StopRequest()) for _ in range(N_STEPS)]
     assert losses[0] > 0.5
     assert losses[-1] < losses[0] / 4
@@ -45,7 +51,7 @@ def test_it_learns_one_batch_by_heart(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("pooling", ["cls", "gap", "map"])
 @pytest.mark.parametrize("name", ["digits-vit", "reviews-encoder"])
 def test_every_pooling(name: str, pooling: str) -> None:
-    model = change(find_recipe(name), Changes(pooling=pooling)).model
+    model = with_flags(find_recipe(name), TrainingFlags(pooling=pooling)).model
     chosen = model.pooling if name == "digits-vit" else model.head.pooling
     words = {"ClassToken": "cls", "FirstToken": "cls", "MeanPooling": "gap", "AttentionPooling": "map"}
     assert words[type(chosen).__name__] == pooling
@@ -54,7 +60,7 @@ def test_every_pooling(name: str, pooling: str) -> None:
 @pytest.mark.parametrize("position", ["none", "learned", "sinusoidal", "rotary", "alibi", "buckets", "relative"])
 @pytest.mark.parametrize("name", ["text-gpt", "dates", "reviews-encoder"])
 def test_every_position_code_runs(name: str, position: str) -> None:
-    model = change(find_recipe(name), Changes(position=position)).model.build().eval()
+    model = with_flags(find_recipe(name), TrainingFlags(position=position)).model.build().eval()
     ids = torch.zeros(2, 5, dtype=torch.long)
     words = {"NoPositions": "none"}.get(type(model.config.position).__name__, position)
     assert words == position
@@ -63,12 +69,14 @@ def test_every_position_code_runs(name: str, position: str) -> None:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("name", [name for name in RECIPES if name != "digits-resnet"])
-def test_both_places_of_the_norm(name: str, norm: str) -> None:
-    assert change(find_recipe(name), Changes(norm=norm)).model.norm_order == norm
+def test_both_positions_of_the_norm(name: str, norm: str) -> None:
+    assert with_flags(find_recipe(name), TrainingFlags(norm=norm)).model.norm_order == norm
 
 
 def test_what_is_trained_and_how_long() -> None:
-    changed = change(find_recipe("digits-vit"), Changes(steps=7, lr=0.5, batch_size=9, evaluate_every=3, patience=2))
+    changed = with_flags(
+        find_recipe("digits-vit"), TrainingFlags(steps=7, lr=0.5, batch_size=9, evaluate_every=3, patience=2)
+    )
     training = changed.training
     assert (training.steps, training.epochs, training.optimiser.lr, training.batch_size) == (7, None, 0.5, 9)
     assert (training.evaluate_every, training.patience) == (3, 2)
@@ -78,10 +86,10 @@ def test_a_text_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("to be or not to be, that is the question " * 200)
     recipe = replace(find_recipe("text-gpt"), data=BundledText(n_context=64, tokenizer=BytePairs(n_tokens=280)))
-    assert change(recipe, Changes(text=path)).data == TextFile(
+    assert with_flags(recipe, TrainingFlags(text=path)).data == TextFile(
         path=str(path), n_context=64, tokenizer=BytePairs(n_tokens=280)
     )
-    config = change(find_recipe("text-gpt"), Changes(text=path))
+    config = with_flags(find_recipe("text-gpt"), TrainingFlags(text=path))
     run = new_run(config, tmp_path / "run")
     assert run.tokenizer is not None
     assert run.config.model.vocab == len(run.tokenizer) < 30
@@ -91,19 +99,23 @@ def test_a_text_of_ones_own(tmp_path: Path) -> None:
     ("name", "changes", "message"),
     [
         ("digits-vit", {"epochs": 1, "steps": 1}, "give epochs or steps, not both, got 1 and 1"),
-        ("digits-vit", {"position": "rotary"}, "position must be one of none, learned, sinusoidal for images"),
+        (
+            "digits-vit",
+            {"position": "rotary"},
+            "position must be one of none, learned, sinusoidal for a VisionTransformer, got rotary",
+        ),
         ("digits-vit", {"text": Path("a.txt")}, "text is for a language model, got a.txt"),
-        ("digits-resnet", {"norm": "pre"}, "norm cannot be chosen for a ResNet"),
-        ("digits-resnet", {"position": "none"}, "position cannot be chosen for a ResNet"),
-        ("text-gpt", {"pooling": "cls"}, "pooling is for a Vision Transformer or a text classifier, got cls"),
+        ("digits-resnet", {"norm": "pre"}, "norm cannot be set for a ResNet"),
+        ("digits-resnet", {"position": "none"}, "position cannot be set for a ResNet"),
+        ("text-gpt", {"pooling": "cls"}, "pooling cannot be set for a Decoder, got cls"),
         ("dates", {"patience": 0}, "patience must be 1 or more, got 0"),
         ("dates", {"lr": -1.0}, "lr must be more than 0 and finite, got -1.0"),
         ("dates", {"seed": -1}, "seed must lie in 0"),
     ],
 )
-def test_what_cannot_be_cooked_is_said(name: str, changes: dict[str, object], message: str) -> None:
+def test_what_cannot_be_set_is_said(name: str, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        change(find_recipe(name), Changes(**changes))
+        with_flags(find_recipe(name), TrainingFlags(**changes))
 
 
 def test_an_unknown_recipe_names_the_nearest() -> None:

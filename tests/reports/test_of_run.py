@@ -7,17 +7,17 @@ import torch
 from tests.training.small_runs import small_run
 
 from headwork.generation import translate
-from headwork.reports.adapter import Evaluated, evaluate_test
 from headwork.reports.of_run import generate_samples, report_run
 from headwork.reports.page import Passage
 from headwork.storage import load
 from headwork.tables import Table
-from headwork.training import train
+from headwork.tasks import Evaluation
+from headwork.training import train_run
 
 
 def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "translator", label_smoothing=0.1)
-    outcome = train(run)
+    result = train_run(run)
     model, data = load(run.folder), run.load_data()
     (table,) = generate_samples(run, model, data.test)
     assert isinstance(table, Table)
@@ -30,9 +30,8 @@ def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
     assert (source, truth) == tuple(run.tokenizer.decode(each[0].tolist()) for each in (batch.source, batch.target))
     assert ours[: len(truth)] == run.tokenizer.decode(ids[0].tolist())[: len(truth)]
     assert verdict == ("" if ours == truth else "wrong")
-    evaluation = evaluate_test(run, model, data.test, outcome.test)
     facts = {"date": "1 May 2026", "seconds": 3725.4, "command": "headwork train dates"}
-    page = report_run(run, data, model, evaluation, **facts).read_text()
+    page = report_run(run, data, model, result.evaluation, **facts).read_text()
     assert "Samples" in page
     assert "label smoothing (0.1)" in page
     for fact in ("1 May 2026", "1:02:05", "headwork train dates"):
@@ -42,7 +41,7 @@ def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
 
 def test_a_text_goes_on(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "gpt")
-    train(run)
+    train_run(run)
     model, data = load(run.folder), run.load_data()
     words, passage = generate_samples(run, model, data.test)
     assert "continues it by 400 tokens" in words
@@ -55,10 +54,10 @@ def test_a_text_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["vit", "resnet"])
 def test_images_have_no_samples(tmp_path: Path, kind: str) -> None:
     run = small_run(tmp_path / "run", kind)
-    outcome = train(run)
+    result = train_run(run)
     data, model = run.load_data(), load(run.folder)
     assert not list(generate_samples(run, model, data.test))
-    page = report_run(run, data, model, evaluate_test(run, model, data.test, outcome.test)).read_text()
+    page = report_run(run, data, model, result.evaluation).read_text()
     assert "Samples" not in page
     assert "Confusion matrix" in page
     assert "Worst mistakes" in page
@@ -68,13 +67,13 @@ def test_images_have_no_samples(tmp_path: Path, kind: str) -> None:
 def test_a_report_takes_the_test_results_as_they_are(tmp_path: Path) -> None:
     """Nothing is computed again: what is said of the test is what was handed over."""
     run = small_run(tmp_path / "run", "vit", steps=1)
-    train(run)
+    train_run(run)
     data, model = run.load_data(), load(run.folder)
-    given = Evaluated({"loss": 0.5}, torch.eye(10), torch.arange(10))
+    given = Evaluation({"loss": 0.5}, torch.eye(10), torch.arange(10))
     page = report_run(run, data, model, given).read_text()
     assert "100.0 % of the 10 test examples are classified correctly" in page
     assert "<dd>1 step</dd>" in page
-    without = Evaluated({"loss": 0.5}), Evaluated({"loss": 0.5}, torch.rand(10, 10), torch.ones(10, 10))
+    without = Evaluation({"loss": 0.5}), Evaluation({"loss": 0.5}, torch.rand(10, 10), torch.ones(10, 10))
     for other in without:
         assert "Confusion matrix" not in report_run(run, data, model, other).read_text()
 

@@ -9,13 +9,14 @@ from types import FrameType
 
 from tests.training.small_runs import StopAfter
 
+from headwork import training
 from headwork.cli import main
-from headwork.training import StoppedError, StopRequest, display, loop, open_run, train
+from headwork.training import StoppedError, StopRequest, display, loop, open_run
 from headwork.training.display import Lines
 
 
 def train_run(folder: str) -> None:
-    train(open_run(Path(folder)), Lines())
+    training.train_run(open_run(Path(folder)), Lines())
 
 
 class Waiting(Lines):
@@ -32,7 +33,7 @@ class Waiting(Lines):
 
 def train_until_stopped(folder: str, last_step: int) -> None:
     stop = StopRequest()
-    train(open_run(Path(folder)), Waiting(stop, last_step), stop)
+    training.train_run(open_run(Path(folder)), Waiting(stop, last_step), stop)
 
 
 def with_small_files(n_bytes: int, words: list[str]) -> int:
@@ -68,7 +69,7 @@ def slowly(words: list[str]) -> int:
 def train_to_the_seventh_step(folder: str) -> int:
     run = open_run(Path(folder))
     try:
-        train(run, Lines(), StopAfter(7))
+        training.train_run(run, Lines(), StopAfter(7))
     except StoppedError as error:
         return error.exit_code
     return 0

@@ -83,7 +83,7 @@ def read_tensors_in_order(path: Path) -> list[tuple[str, Tensor]]:
 
 
 def read_log(run: Path) -> list[dict[str, object]]:
-    """The figures of a run, without the time they took."""
+    """The metrics of a run, without the time they took."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 
@@ -98,7 +98,7 @@ def read_state(checkpoint: Path) -> dict[str, object]:
 
 
 def differences(ours: Path, theirs: Path) -> list[str]:
-    """What two runs do not share, bit for bit and in the same order: figures, checkpoints, and which is best."""
+    """What two runs do not share, bit for bit and in the same order: metrics, checkpoints, and which is best."""
     found = [] if read_log(ours) == read_log(theirs) else ["metrics.jsonl"]
     if (ours / "checkpoints/best.json").read_text() != (theirs / "checkpoints/best.json").read_text():
         found.append("best.json")

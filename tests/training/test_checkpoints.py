@@ -13,10 +13,10 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
 import headwork as hw
+from headwork.metric import MetricSums
 from headwork.storage import DamagedError, verify
-from headwork.training import AdamW, NonFiniteError, StoppedError, train
+from headwork.training import AdamW, NonFiniteError, StoppedError, train_run
 from headwork.training.checkpoints import (
-    Progress,
     at_step,
     checkpoints,
     find_whole,
@@ -26,6 +26,7 @@ from headwork.training.checkpoints import (
 )
 from headwork.training.learner import Learner
 from headwork.training.optimisation import EMA
+from headwork.training.progress import Progress
 
 
 def learner(seed: int, ema: float | None = None) -> Learner:
@@ -40,8 +41,8 @@ def step(of: Learner, *, optimise: bool = True) -> None:
     if optimise:
         of.optimiser.step()
         of.optimiser.zero_grad()
-        if of.average is not None:
-            of.average.update(of.model, 3)
+        if of.ema is not None:
+            of.ema.update(of.model, 3)
 
 
 def flip(path: Path, place: float = 0.5) -> None:
@@ -61,7 +62,9 @@ def test_everything_comes_back(tmp_path: Path, ema: float | None, part: int) -> 
         step(ours, optimise=False)
     assert ours.scaler is not None
     ours.scaler.load_state_dict(ours.scaler.state_dict() | {"scale": 77.0, "_growth_tracker": 5})
-    progress = Progress(step=4, part=part, shares={"loss": (1.5, 2.0)}, best_step=3, best_value=0.25, n_worse=1)
+    progress = Progress(
+        step=4, part=part, metrics=MetricSums({"loss": (1.5, 2.0)}), best_step=3, best_value=0.25, n_worse=1
+    )
     random.seed(11)
     np.random.seed(12)  # noqa: NPY002
     save_checkpoint(tmp_path, ours, progress, {"note.txt": "beside"}, writes=True)
@@ -78,9 +81,9 @@ def test_everything_comes_back(tmp_path: Path, ema: float | None, part: int) -> 
         step(each)
     for name, tensor in ours.model.state_dict().items():
         assert torch.equal(theirs.model.state_dict()[name], tensor), name
-    if ours.average is not None and theirs.average is not None:
-        for name, tensor in ours.average.state.items():
-            assert torch.equal(theirs.average.state[name], tensor), name
+    if ours.ema is not None and theirs.ema is not None:
+        for name, tensor in ours.ema.state.items():
+            assert torch.equal(theirs.ema.state[name], tensor), name
     torch.testing.assert_close(
         ours.optimiser.state_dict()["state"], theirs.optimiser.state_dict()["state"], rtol=0, atol=0
     )
@@ -90,7 +93,7 @@ def test_everything_comes_back(tmp_path: Path, ema: float | None, part: int) -> 
 
 def test_nothing_in_a_checkpoint_can_execute_code(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "gpt", ema=0.9)
-    train(run)
+    train_run(run)
     suffixes = {path.suffix for path in checkpoints(run.folder)[0].iterdir()}
     assert suffixes == {".json", ".safetensors"}
     for path in checkpoints(run.folder)[0].glob("*.json"):
@@ -107,11 +110,11 @@ def test_what_is_not_finite_is_not_kept(tmp_path: Path, where: str) -> None:
     sick = learner(0, ema=0.9)
     step(sick)
     step(sick, optimise=False)
-    assert sick.average is not None
+    assert sick.ema is not None
     weight = sick.model[2].weight  # type: ignore[index]
     tensors = {
         "weight": weight.data,
-        "average": sick.average.state["2.weight"],
+        "average": sick.ema.state["2.weight"],
         "moment": sick.optimiser.state[weight]["exp_avg_sq"],
         "gradient": weight.grad,
     }
@@ -133,9 +136,9 @@ def test_names_sort_as_they_were_written() -> None:
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path, name: str) -> None:
     alone, run = small_run(tmp_path / "alone"), small_run(tmp_path / "run")
     if name == "model.safetensors":  # once is enough for the long way
-        train(alone)
+        train_run(alone)
     with pytest.raises(StoppedError):
-        train(run, stop=StopAfter(7))
+        train_run(run, stop=StopAfter(7))
     newest, before = checkpoints(run.folder)
     flip(newest / name)
     path, problems = find_whole(run.folder)
@@ -144,7 +147,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path
     assert str(newest) in problems[newest]
     if name == "model.safetensors":
         ears = Ears()
-        train(run, ears)
+        train_run(run, ears)
         assert ears.said == [f"{problems[newest]}; this checkpoint is not used", "going on from step 5 of 10"]
         assert differences(run.folder, alone.folder) == []
         assert newest.with_name(f"damaged-{newest.name}").is_dir()
@@ -155,25 +158,25 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path
 def test_a_damaged_checkpoint_is_written_again(tmp_path: Path) -> None:
     """Not kept because something of its name is there already."""
     alone, run = (small_run(tmp_path / name, save_every=2) for name in ("alone", "run"))
-    train(alone)
+    train_run(alone)
     with pytest.raises(StoppedError):
-        train(run, stop=StopAfter(6))
+        train_run(run, stop=StopAfter(6))
     assert [path.name for path in checkpoints(run.folder)] == ["step-00000006", "step-00000005"]
     for path in checkpoints(run.folder):
         flip(path / "training.safetensors")
-    train(run)
+    train_run(run)
     assert differences(run.folder, alone.folder) == []
 
 
 def test_if_all_are_damaged_the_run_begins_anew(tmp_path: Path) -> None:
     alone, run = small_run(tmp_path / "alone"), small_run(tmp_path / "run")
-    train(alone)
+    train_run(alone)
     with pytest.raises(StoppedError):
-        train(run, stop=StopAfter(7))
+        train_run(run, stop=StopAfter(7))
     for path in checkpoints(run.folder):
         flip(path / "state.json")
     ears = Ears()
-    train(run, ears)
+    train_run(run, ears)
     *damaged, last = ears.said
     assert last == "no checkpoint can be used: beginning again at step 0"
     assert len(damaged) == 2
@@ -185,13 +188,13 @@ def test_if_all_are_damaged_the_run_begins_anew(tmp_path: Path) -> None:
 def test_a_best_that_is_damaged_is_named_before_hours_are_spent(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", epochs=None, steps=12, evaluate_every=2, optimiser=AdamW(lr=1e-30))
     with pytest.raises(StoppedError):
-        train(run, stop=StopAfter(9))
+        train_run(run, stop=StopAfter(9))
     best = at_step(run.folder, 2)
     assert best in checkpoints(run.folder)[2:]
     flip(best / "model.safetensors")
     ears = Ears()
     with pytest.raises(DamagedError, match=r"step-00000002/model\.safetensors is damaged"):
-        train(run, ears)
+        train_run(run, ears)
     assert ears.losses == []
     with pytest.raises(DamagedError, match=r"step-00000002/model\.safetensors is damaged"):
         hw.load(run.folder)
@@ -211,12 +214,12 @@ def test_stopped_in_the_middle_of_a_step(tmp_path: Path, kind: Kind) -> None:
     """Two of three parts are in the gradient when it stops, in the very first step and in the second epoch."""
     settings = {"accumulate": 3, "dropout": 0.1, "augment": True, "ema": 0.9}
     alone, run = (small_run(tmp_path / name, kind, **settings) for name in ("alone", "run"))
-    train(alone)
+    train_run(alone)
     for looks, name in ((2, "step-00000000-part-0002"), (20, "step-00000007-part-0001")):
         with pytest.raises(StoppedError):
-            train(run, stop=StopAfter(looks))
+            train_run(run, stop=StopAfter(looks))
         assert checkpoints(run.folder)[0].name == name
-    train(run)
+    train_run(run)
     assert differences(run.folder, alone.folder) == []
     assert read_log(run.folder) == read_log(alone.folder)
 
@@ -231,12 +234,12 @@ def test_killed_while_an_old_checkpoint_is_removed(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr("headwork.training.checkpoints.rmtree", removed_by_half)
     with pytest.raises(KilledError):
-        train(run)
+        train_run(run)
     monkeypatch.undo()
     for path in checkpoints(run.folder):
         verify(path)
     assert list((run.folder / "checkpoints").glob(".gone-*"))
-    train(run)
+    train_run(run)
     assert not list((run.folder / "checkpoints").glob(".*"))
 
 

@@ -12,21 +12,21 @@ from tests.training.small_runs import StopAfter, differences, small_run
 
 from headwork.cli import main
 from headwork.storage import verify
-from headwork.training import Run, StoppedError, train
+from headwork.training import Run, StoppedError, train_run
 from headwork.training.checkpoints import checkpoints, find_whole
 
 
 def stopped(folder: Path, looks: int = 5, **changes: object) -> Run:
     run = small_run(folder, **changes)
     with pytest.raises(StoppedError):
-        train(run, stop=StopAfter(looks))
+        train_run(run, stop=StopAfter(looks))
     return run
 
 
 def test_a_disk_that_fills_while_a_checkpoint_is_written(tmp_path: Path, children: Children) -> None:
     alone, run = small_run(tmp_path / "alone", "resnet"), stopped(tmp_path / "run", kind="resnet")
     child = children.start("tests.training.child_work:with_small_files", 5000, ["train", "--resume", str(run.folder)])
-    train(alone)
+    train_run(alone)
     assert child.wait() == 1
     newest = run.folder / "checkpoints" / "step-00000010"
     assert f"cannot write {newest} (" in child.said
@@ -36,7 +36,7 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written(tmp_path: Path, childre
     assert [path.name for path in checkpoints(run.folder)] == ["step-00000005"]
     verify(checkpoints(run.folder)[0])
     assert not list(run.folder.rglob(".*.part"))
-    train(run)
+    train_run(run)
     assert differences(run.folder, alone.folder) == []
 
 
@@ -77,7 +77,7 @@ def test_a_real_disk_that_is_full(small_disk: Path, capsys: pytest.CaptureFixtur
     good, problems = find_whole(run.folder)
     assert (good, problems) == (run.folder / "checkpoints" / "step-00000002", {})
     (small_disk / "other").unlink()
-    train(run)
+    train_run(run)
     assert find_whole(run.folder)[0] == run.folder / "checkpoints" / "step-00000010"
 
 

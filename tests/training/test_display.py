@@ -1,24 +1,23 @@
-"""What the user sees: a bar in a terminal, plain lines elsewhere, and what survives in the log."""
+"""What the user sees: a bar in a terminal, plain lines elsewhere."""
 
 import io
-import json
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from headwork.tasks import Classification, Translation
 from headwork.training import display
 from headwork.training.display import Bar, Display, Lines, Quiet, make_display, show
-from headwork.training.log import Log
 
-FIGURES = {"train": {"loss": 0.5}, "valid": {"loss": 0.25, "accuracy": 0.975}}
+TASK = Classification(("cat", "dog"))
+VALUES = {"train": {"loss": 0.5}, "valid": {"loss": 0.25, "accuracy": 0.975}}
 
 
 def tell(listener: Display) -> None:
     listener.say("digits in runs/digits [bold]")
     listener.start(n_steps=10, step=4)
     listener.stepped(5, loss=0.123456, examples_per_second=1234.5)
-    listener.evaluated(1, FIGURES, best=True)
+    listener.evaluated(1, VALUES, TASK, best=True)
     listener.stop()
 
 
@@ -62,28 +61,7 @@ def test_a_bar_that_never_started_stops() -> None:
     Bar(Console(file=io.StringIO())).stop()
 
 
-def test_figures_in_words() -> None:
-    assert show("exact_match", 0.5) == "exact match 50.00 %"
-    assert show("token_accuracy", 1) == "token accuracy 100.00 %"
-    assert show("loss", 1 / 3) == "loss 0.3333"
-
-
-def test_a_log_that_goes_on_forgets_what_came_after(tmp_path: Path) -> None:
-    log = Log(tmp_path, 0)
-    for step in (5, 10, 15):
-        log.write("train", step, step / 5, {"loss": 1 / step}, 0.5)
-    log.write("test", 5, 1.0, {"loss": 0.1}, 0.5)
-    log.close()
-    with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 5, "epo')  # cut off by a kill
-    Log(tmp_path, 10).close()
-    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [(row["step"], row["split"]) for row in rows] == [(5, "train"), (10, "train")]
-
-
-def test_a_figure_that_is_none_is_not_written(tmp_path: Path) -> None:
-    log = Log(tmp_path, 0)
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        log.write("valid", 5, 1.0, {"loss": float("nan")}, 0.5)
-    log.close()
-    assert (tmp_path / "metrics.jsonl").read_text() == ""
+def test_metrics_in_words() -> None:
+    values = {"exact_match": 0.5, "token_accuracy": 1, "loss": 1 / 3}
+    text = "exact match 50.00 %, token accuracy 100.00 %, loss 0.3333"
+    assert show(values, Translation(begin=1, end=2)) == text

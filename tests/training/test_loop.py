@@ -1,4 +1,4 @@
-"""What a run leaves behind: the best by validation, its figures, a few checkpoints, and nothing twice."""
+"""What a run leaves behind: the best by validation, its metrics, a few checkpoints, and nothing twice."""
 
 import json
 import shutil
@@ -23,11 +23,12 @@ import headwork as hw
 from headwork.data import Dataset
 from headwork.data.image_examples import ImageExamples
 from headwork.storage import DamagedError
-from headwork.training import AdamW, Run, StoppedError, keeper, train
-from headwork.training import run as running
+from headwork.tasks import Task
+from headwork.training import AdamW, Run, StoppedError, best, open_run, train_run
+from headwork.training import checkpoints as saving
 from headwork.training.checkpoints import checkpoints
-from headwork.training.display import Quiet
-from headwork.training.evaluation import measure_all
+from headwork.training.display import Quiet, Values
+from headwork.training.evaluation import evaluate
 
 
 class Ears(Quiet):
@@ -42,31 +43,31 @@ class Ears(Quiet):
         assert examples_per_second > 0
         self.losses.append(loss)
 
-    def evaluated(self, epoch: float, figures: Mapping[str, Mapping[str, float]], *, best: bool) -> None:
-        self.evaluations.append((epoch, figures, best))
+    def evaluated(self, epoch: float, values: Values, task: Task, *, best: bool) -> None:
+        self.evaluations.append((epoch, values, best))
 
     def say(self, text: str) -> None:
         self.said.append(text)
 
 
-def misled(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Wrong labels in the validation data: whoever learns well does badly there, and well on the test."""
+def misleading(run: Run) -> Dataset:
+    """Wrong labels in the validation data: a model that learns well does badly there, and well on the test."""
     data = run.load_data()
     assert isinstance(data.train, ImageExamples)
     right, labels = data.train, data.train.labels
     wrong = replace(right, labels=(labels + 5) % 10)
-    monkeypatch.setattr(running, "_read", lambda *_: Dataset(right, wrong, right, labels=data.labels))
-    return run
+    return Dataset(right, wrong, right, data.task)
 
 
 def test_the_best_is_chosen_on_validation_and_not_on_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "N_KEPT", 99)
+    monkeypatch.setattr(saving, "N_KEPT", 99)
     settings = {"epochs": None, "steps": 60, "evaluate_every": 10, "optimiser": AdamW(lr=0.03)}
-    run = misled(small_run(tmp_path / "run", "resnet", **settings), monkeypatch)
-    outcome = train(run)
+    run = small_run(tmp_path / "run", "resnet", **settings)
+    data = misleading(run)
+    outcome = train_run(run, data=data)
     valid = {row["step"]: row["accuracy"] for row in read_log(run.folder) if row["split"] == "valid"}
     test = {
-        int(path.name[5:]): measure_all(run.task, hw.load(path), run.load_data().test, 354)["accuracy"]
+        int(path.name[5:]): evaluate(run.task, hw.load(path), data.test, 354).metrics["accuracy"]
         for path in checkpoints(run.folder)
     }
     best = max(sorted(valid), key=valid.__getitem__)
@@ -79,33 +80,36 @@ def test_the_best_is_chosen_on_validation_and_not_on_test(tmp_path: Path, monkey
 
 def test_patience_ends_a_run_early_and_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"epochs": None, "steps": 60, "evaluate_every": 4, "patience": 2, "optimiser": AdamW(lr=0.03)}
-    run = misled(small_run(tmp_path / "run", "resnet", **settings), monkeypatch)
-    outcome = train(run)
+    run = small_run(tmp_path / "run", "resnet", **settings)
+    data = misleading(run)
+    outcome = train_run(run, data=data)
     steps = [row["step"] for row in read_log(run.folder) if row["split"] == "valid"]
     assert steps[-1] == outcome.best_step + 2 * 4 < 60
     log = read_log(run.folder)
-    assert train(run)[:3] == outcome[:3]
+    again = train_run(run, data=data)
+    assert (again.best_step, again.valid, again.test) == (outcome.best_step, outcome.valid, outcome.test)
     assert read_log(run.folder) == log
 
 
 def test_loading_a_run_gives_its_best(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", epochs=4, optimiser=AdamW(lr=0.02))
-    outcome = train(run)
+    outcome = train_run(run)
     best = tmp_path / "run" / "checkpoints" / f"step-{outcome.best_step:08d}"
     assert json.loads((tmp_path / "run" / "checkpoints" / "best.json").read_text()) == {"checkpoint": best.name}
     for name, tensor in hw.load(run.folder).state_dict().items():
         assert torch.equal(tensor, dict(read_tensors_in_order(best / "model.safetensors"))[name])
     assert file_differences(run.folder / "model.safetensors", best / "model.safetensors") == []
     data = run.load_data()
-    assert measure_all(run.task, hw.load(run.folder), data.valid, 354) == outcome.valid
-    assert measure_all(run.task, hw.load(run.folder), data.test, 354) == outcome.test
+    assert evaluate(run.task, hw.load(run.folder), data.valid, 354).metrics == outcome.valid
+    assert evaluate(run.task, hw.load(run.folder), data.test, 354).metrics == outcome.test
     assert hw.load(best).config == run.config.model
 
 
 def test_the_best_and_the_two_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"epochs": None, "steps": 24, "evaluate_every": 6, "save_every": 2, "optimiser": AdamW(lr=0.03)}
-    run = misled(small_run(tmp_path / "run", "resnet", **settings), monkeypatch)
-    outcome = train(run)
+    run = small_run(tmp_path / "run", "resnet", **settings)
+    data = misleading(run)
+    outcome = train_run(run, data=data)
     names = [path.name for path in checkpoints(run.folder)]
     assert names == ["step-00000024", "step-00000022", f"step-{outcome.best_step:08d}"]
     assert outcome.best_step == 6
@@ -114,13 +118,13 @@ def test_the_best_and_the_two_newest_are_kept(tmp_path: Path, monkeypatch: pytes
 def test_checkpoints_do_not_pile_up_before_the_first_evaluation(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", save_every=1, evaluate_every=10)
     with pytest.raises(StoppedError):
-        train(run, stop=StopAfter(8))
+        train_run(run, stop=StopAfter(8))
     assert [path.name for path in checkpoints(run.folder)] == ["step-00000008", "step-00000007"]
 
 
-def test_the_log_has_the_figures_and_nothing_twice(tmp_path: Path) -> None:
+def test_the_log_has_the_metrics_and_nothing_twice(tmp_path: Path) -> None:
     run, ears = small_run(tmp_path / "run"), Ears()
-    outcome = train(run, ears)
+    outcome = train_run(run, ears)
     rows = read_log(run.folder)
     assert [(row["step"], row["split"], row["epoch"]) for row in rows] == [
         (5, "train", 1.0),
@@ -131,18 +135,18 @@ def test_the_log_has_the_figures_and_nothing_twice(tmp_path: Path) -> None:
     ]
     assert rows[0]["loss"] == pytest.approx(sum(ears.losses[:5]) / 5, abs=1e-6)
     assert rows[2]["loss"] == pytest.approx(sum(ears.losses[5:]) / 5, abs=1e-6)
-    assert [(epoch, figures["valid"]["loss"]) for epoch, figures, _ in ears.evaluations] == [
+    assert [(epoch, values["valid"]["loss"]) for epoch, values, _ in ears.evaluations] == [
         (1.0, rows[1]["loss"]),
         (2.0, rows[3]["loss"]),
     ]
     assert (run.folder / "tensorboard").is_dir()
-    train(run)
+    train_run(run)
     assert read_log(run.folder) == rows
 
 
 def test_what_is_evaluated_and_kept_is_the_average(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "resnet", ema=0.7)
-    train(run)
+    train_run(run)
     newest = checkpoints(run.folder)[0]
     averaged, rest = (
         dict(read_tensors_in_order(newest / name)) for name in ("model.safetensors", "training.safetensors")
@@ -153,8 +157,8 @@ def test_what_is_evaluated_and_kept_is_the_average(tmp_path: Path) -> None:
     assert not torch.equal(own["norm.running_mean"], averaged["norm.running_mean"])
     assert torch.equal(own["norm.num_batches_tracked"], averaged["norm.num_batches_tracked"])
     row = next(row for row in read_log(run.folder) if (row["step"], row["split"]) == (10, "valid"))
-    figures = measure_all(run.task, hw.load(newest), run.load_data().valid, 354)
-    assert {name: row[name] for name in figures} == figures
+    metrics = evaluate(run.task, hw.load(newest), run.load_data().valid, 354).metrics
+    assert {name: row[name] for name in metrics} == metrics
 
 
 def test_without_an_average_nothing_else_changes(tmp_path: Path) -> None:
@@ -162,7 +166,7 @@ def test_without_an_average_nothing_else_changes(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "resnet", ema=0.7)
     plain = changed(run, tmp_path / "plain", ema=None)
     for each in (run, plain):
-        train(each)
+        train_run(each)
     own = dict(read_tensors_in_order(checkpoints(run.folder)[0] / "training.safetensors"))
     for name, tensor in read_tensors_in_order(checkpoints(plain.folder)[0] / "model.safetensors"):
         assert torch.equal(own[f"own.{name}"], tensor)
@@ -175,7 +179,7 @@ def test_watchers_look_at_every_evaluation(tmp_path: Path) -> None:
         assert hasattr(board, "add_scalar")
         seen.append((type(model).__name__, step))
 
-    train(small_run(tmp_path / "run"), watchers=[watch])
+    train_run(small_run(tmp_path / "run"), watchers=[watch])
     assert seen == [("VisionTransformer", 0), ("VisionTransformer", 5), ("VisionTransformer", 10)]
 
 
@@ -185,9 +189,9 @@ def test_a_stop_says_how_to_go_on(tmp_path: Path) -> None:
         StoppedError,
         match=rf"stopped by SIGTERM and saved at step 7 of 10; go on with `headwork train --resume {run.folder}`",
     ):
-        train(run, stop=StopAfter(7))
+        train_run(run, stop=StopAfter(7))
     ears = Ears()
-    train(run, ears)
+    train_run(run, ears)
     assert ears.said == ["going on from step 7 of 10"]
     assert len(ears.losses) == 3
 
@@ -196,22 +200,22 @@ def test_a_stop_says_how_to_go_on(tmp_path: Path) -> None:
 def test_stopped_at_a_step_that_was_saved_already(tmp_path: Path, looks: Sequence[int]) -> None:
     """At an epoch's edge, at the very end, twice, and in the first step: the same as if left alone."""
     alone, run = small_run(tmp_path / "alone", epochs=3), small_run(tmp_path / "run", epochs=3)
-    train(alone)
+    train_run(alone)
     for each in looks:
         with pytest.raises(StoppedError):
-            train(run, stop=StopAfter(each))
-    train(run)
+            train_run(run, stop=StopAfter(each))
+    train_run(run)
     assert differences(run.folder, alone.folder) == []
 
 
 def test_checkpoints_that_are_gone_are_not_trained_again(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", steps=2)
-    train(run)
+    train_run(run)
     for path in checkpoints(run.folder):
         shutil.rmtree(path)
     weights = (run.folder / "model.safetensors").read_bytes()
     with pytest.raises(ValueError, match="holds its model and none of its checkpoints: begin again in another folder"):
-        train(run)
+        train_run(run)
     assert (run.folder / "model.safetensors").read_bytes() == weights
 
 
@@ -219,34 +223,34 @@ def test_killed_before_the_best_was_named(tmp_path: Path, monkeypatch: pytest.Mo
     """The checkpoint is there, the note of the best is not: it is written when the run goes on."""
     settings = {"epochs": 3, "optimiser": AdamW(lr=0.001), "evaluate_every": 5}
     alone, run = small_run(tmp_path / "alone", **settings), small_run(tmp_path / "run", **settings)
-    train(alone)
+    train_run(alone)
 
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(keeper, "mark_best", die)
+        patch.setattr(best, "replace_file", die)
         with pytest.raises(KeyboardInterrupt):
-            train(run)
+            train_run(run)
     assert not (run.folder / "checkpoints" / "best.json").exists()
     with pytest.raises(StoppedError):
-        train(run, stop=StopAfter(1))
+        train_run(run, stop=StopAfter(1))
     assert (run.folder / "checkpoints" / "best.json").exists()
     hw.load(run.folder)
-    train(run)
+    train_run(run)
     assert differences(run.folder, alone.folder) == []
 
 
 def test_what_a_killed_process_left_is_swept_away(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     with pytest.raises(StoppedError):
-        train(run, stop=StopAfter(2))
+        train_run(run, stop=StopAfter(2))
     left = run.folder / "checkpoints" / ".step-00000003.4711.part"
     left.mkdir()
     (left / "model.safetensors").write_bytes(b"half")
     (run.folder / ".metrics.jsonl.4711.part").write_text("half")
     (run.folder / "mine.part").write_text("not half of anything")
-    train(run)
+    train_run(run)
     assert list(run.folder.rglob(".*.part")) == []
     assert (run.folder / "mine.part").exists()
 
@@ -254,19 +258,19 @@ def test_what_a_killed_process_left_is_swept_away(tmp_path: Path) -> None:
 def test_a_checkpoint_is_not_a_run(tmp_path: Path) -> None:
     """It can stand alone and looks like one, but going on in there would bury a run in a run."""
     run = small_run(tmp_path / "run")
-    train(run)
+    train_run(run)
     newest = checkpoints(run.folder)[0]
     before = sorted(newest.iterdir())
     with pytest.raises(
         ValueError, match=rf"must be the folder of a run, got {newest}, which is one of its checkpoints"
     ):
-        train(running.open_run(newest))
+        train_run(open_run(newest))
     assert sorted(newest.iterdir()) == before
 
 
 def test_a_best_that_is_gone_is_named(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
-    train(run)
+    train_run(run)
     note = run.folder / "checkpoints" / "best.json"
     note.write_text('{"checkpoint": "step-00000099"}')
     with pytest.raises(DamagedError, match=r"best\.json names .*step-00000099, which is not there"):

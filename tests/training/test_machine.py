@@ -9,7 +9,7 @@ import torch
 from tests.training.small_runs import read_log, read_tensors_in_order, small_run
 
 from headwork.functional.processor import ANSWERS
-from headwork.training import train
+from headwork.training import train_run
 from headwork.training.checkpoints import checkpoints
 from headwork.training.config import Strategy, TrainingConfig
 from headwork.training.machine import check_device, check_precision, keep_memory, make_fabric
@@ -50,7 +50,7 @@ def test_training_in_bfloat16(tmp_path: Path) -> None:
     losses = {}
     for precision in ("float32", "bfloat16"):
         run = small_run(tmp_path / precision, precision=precision)
-        train(run)
+        train_run(run)
         losses[precision] = [row["loss"] for row in read_log(run.folder)]
         newest = checkpoints(run.folder)[0]
         assert {tensor.dtype for _, tensor in read_tensors_in_order(newest / "model.safetensors")} == {torch.float32}

@@ -9,14 +9,12 @@ import torch
 from tests.training.small_runs import Kind, StopAfter, read_log, read_tensors_in_order, small_run
 from torch import nn
 
-from headwork.data import Dataset
 from headwork.data.image_examples import ImageExamples
-from headwork.training import SGD, Constant, NonFiniteError, Run, train
-from headwork.training import run as running
+from headwork.training import SGD, Constant, NonFiniteError, Run, train_run
 from headwork.training.checkpoints import checkpoints
-from headwork.training.data_order import Plan
 from headwork.training.display import Quiet
 from headwork.training.nonfinite import first_nonfinite
+from headwork.training.plan import Plan
 
 NAN = float("nan")
 
@@ -43,10 +41,6 @@ class Surgeon(Quiet):
                 self.change(self.models[0])
 
 
-def with_data(monkeypatch: pytest.MonkeyPatch, **splits: object) -> None:
-    monkeypatch.setattr(running, "_read", lambda *_: Dataset(**splits))
-
-
 def poisoned(examples: ImageExamples, index: int) -> ImageExamples:
     images = examples.images.clone()
     images[index, 0, 3, 3] = NAN
@@ -54,7 +48,7 @@ def poisoned(examples: ImageExamples, index: int) -> ImageExamples:
 
 
 def check_kept(run: Run, newest: str | None) -> None:
-    """All that is left is finite and from before, and no figure was invented."""
+    """All that is left is finite and from before, and no metric was invented."""
     assert [path.name for path in checkpoints(run.folder)][:1] == ([] if newest is None else [newest])
     for path in run.folder.rglob("*.safetensors"):
         for name, tensor in read_tensors_in_order(path):
@@ -65,15 +59,15 @@ def check_kept(run: Run, newest: str | None) -> None:
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_nan_in_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accumulate: int) -> None:
+def test_nan_in_the_data(tmp_path: Path, accumulate: int) -> None:
     """In the first part of the fourth step, which is not the last that was computed."""
     run = small_run(tmp_path / "run", accumulate=accumulate, save_every=2)
     data = run.load_data()
     assert isinstance(data.train, ImageExamples)
     index = Plan(len(data.train), run.config.training).parts(3)[0][1][0]
-    with_data(monkeypatch, **{**vars(data), "train": poisoned(data.train, index)})
+    data = replace(data, train=poisoned(data.train, index))
     with pytest.raises(NonFiniteError, match=r"step 4 has the loss nan .* that is not finite is the input\.") as error:
-        train(run)
+        train_run(run, data=data)
     assert error.value.exit_code == 3
     check_kept(run, "step-00000002")
 
@@ -89,12 +83,12 @@ def test_nan_in_a_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: 
     run = small_run(tmp_path / "run", save_every=2)
     surgeon = Surgeon(4, lambda model: model.get_parameter(name).view(-1)[:1].fill_(NAN), monkeypatch)
     with pytest.raises(NonFiniteError, match=rf"step-00000004 would not be finite, first in {name}\."):
-        train(run, surgeon)
+        train_run(run, surgeon)
     check_kept(run, "step-00000002")
     run = small_run(tmp_path / "other")
     surgeon = Surgeon(3, lambda model: model.get_parameter(name).view(-1)[:1].fill_(NAN), monkeypatch)
     with pytest.raises(NonFiniteError, match=rf"step 4 has the loss nan .* is {where}"):
-        train(run, surgeon)
+        train_run(run, surgeon)
     check_kept(run, None)
 
 
@@ -104,29 +98,29 @@ def test_steps_that_are_too_large(tmp_path: Path, kind: Kind) -> None:
     settings = {"optimiser": SGD(lr=1e25), "schedule": Constant(), "clip": None, "save_every": 1}
     run = small_run(tmp_path / "run", kind, **settings)
     with pytest.raises(NonFiniteError, match=r"first (that is not finite is|in) (the )?\S+"):
-        train(run)
+        train_run(run)
     check_kept(run, next((path.name for path in checkpoints(run.folder)), None))
 
 
-def test_nan_in_the_validation_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_in_the_validation_data(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", save_every=2)
     data = run.load_data()
     assert isinstance(data.valid, ImageExamples)
-    with_data(monkeypatch, **{**vars(data), "valid": poisoned(data.valid, 7)})
+    data = replace(data, valid=poisoned(data.valid, 7))
     with pytest.raises(NonFiniteError, match=r"the evaluation at step 5 gives .*'loss': nan.* is the input"):
-        train(run)
+        train_run(run, data=data)
     check_kept(run, "step-00000004")
 
 
-def test_nan_in_a_part_of_a_step_that_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_in_a_part_of_a_step_that_is_stopped(tmp_path: Path) -> None:
     """The gradient of the parts so far would be saved: not this one."""
     run = small_run(tmp_path / "run", accumulate=3, save_every=1)
     data = run.load_data()
     assert isinstance(data.train, ImageExamples)
     index = Plan(len(data.train), run.config.training).parts(2)[0][1][0]
-    with_data(monkeypatch, **{**vars(data), "train": poisoned(data.train, index)})
+    data = replace(data, train=poisoned(data.train, index))
     with pytest.raises(NonFiniteError, match=r"step-00000002-part-0001 would not be finite, first in gradient\."):
-        train(run, stop=StopAfter(7))
+        train_run(run, stop=StopAfter(7), data=data)
     check_kept(run, "step-00000002")
 
 

@@ -10,7 +10,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from headwork.layers import GaussianAttention
 from headwork.training import SGD, AdamW, Constant, Cosine
-from headwork.training.optimisation import EMA, decay_groups, gradient_norm, learning_rate, make_optimiser
+from headwork.training.optimisation import EMA, gradient_norm, learning_rate, make_optimiser, parameter_groups
 
 
 @pytest.mark.parametrize(("n_steps", "warmup"), [(100, 0.1), (7, 0.3), (53, 0.0), (2, 0.5), (1, 0.0), (10, 0.99)])
@@ -56,7 +56,7 @@ PRODUCTS = {"Linear", "Conv2d", "PatchEmbedding", "HeadwiseLinear", "LMHead"}
 @pytest.mark.parametrize("name", [*EVERY_MODEL, *KINDS])
 def test_only_the_matrices_of_products_decay(name: str) -> None:
     model = EVERY_MODEL[name].make() if name in EVERY_MODEL else small_config(name).model.build()
-    decaying, others = (names(model, group["params"]) for group in decay_groups(model, 0.1))
+    decaying, others = (names(model, group["params"]) for group in parameter_groups(model, 0.1))
     wanted = {
         f"{where}.{each}".lstrip(".")
         for where, module in model.named_modules()
@@ -67,16 +67,16 @@ def test_only_the_matrices_of_products_decay(name: str) -> None:
     assert others == {each for each, _ in model.named_parameters()} - wanted
 
 
-def test_the_places_of_heads_do_not_decay() -> None:
+def test_the_centres_of_heads_do_not_decay() -> None:
     layer = GaussianAttention(n_heads=3, d_model=6)
-    _, others = (names(layer, group["params"]) for group in decay_groups(layer, 0.1))
+    _, others = (names(layer, group["params"]) for group in parameter_groups(layer, 0.1))
     assert {"centre", "sharpness"} <= others
 
 
 def test_frozen_weights_are_left_out() -> None:
     model = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2))
     model[0].requires_grad_(requires_grad=False)
-    assert [len(group["params"]) for group in decay_groups(model, 0.1)] == [1, 1]  # type: ignore[arg-type]
+    assert [len(group["params"]) for group in parameter_groups(model, 0.1)] == [1, 1]  # type: ignore[arg-type]
 
 
 def test_the_optimisers_are_pytorchs() -> None:

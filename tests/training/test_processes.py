@@ -7,9 +7,9 @@ import pytest
 from tests.training.conftest import Child, Children
 from tests.training.small_runs import Kind, changed, read_log, read_tensors_in_order, small_run
 
-from headwork.training import SGD, Run, train
+from headwork.training import SGD, Run, train_run
 from headwork.training.config import Strategy
-from headwork.training.data_order import seed_everything
+from headwork.training.seeds import seed_everything
 
 TWO = {"GROUP_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 
@@ -43,7 +43,7 @@ def test_two_processes_are_one(tmp_path: Path, children: Children, strategy: Str
     for call, code in (("train_to_the_seventh_step", 143), ("train_run", 0)):
         for child in begin_two(children, two, call):
             assert child.wait() == code, child.said
-    train(one)
+    train_run(one)
     seed_everything(one.config.training.seed)
     begun = one.config.model.build().state_dict()
     ours = dict(read_tensors_in_order(two.folder / "model.safetensors"))

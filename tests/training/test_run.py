@@ -2,17 +2,21 @@
 
 import json
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.training.small_runs import KINDS, Kind, small_config, small_run
 
-from headwork.data import TextFile
+from headwork.cli import main
+from headwork.data import Digits, TextFile
+from headwork.models import ResNetConfig
 from headwork.recipes import RECIPES
 from headwork.storage import DamagedError
-from headwork.training import Run, RunConfig, new_run, open_run
-from headwork.training import run as running
+from headwork.tasks import Classification
+from headwork.training import Run, new_run, open_run
+from headwork.training.run import RUN_CLASSES
 
 
 def written(folder: Path, kind: Kind = "vit", **changes: object) -> Run:
@@ -27,12 +31,11 @@ def test_the_folder_rebuilds_the_run(tmp_path: Path, kind: Kind) -> None:
     run = written(tmp_path / "run", kind, ema=0.9, patience=3, clip=None)
     again = open_run(tmp_path / "run")
     assert again.config == run.config
-    assert again.labels == run.labels
     assert (again.tokenizer is None) == (run.tokenizer is None)
     if run.tokenizer is not None and again.tokenizer is not None:
         assert again.tokenizer.to_json() == run.tokenizer.to_json()
-    assert type(again.task) is type(run.task)
-    assert again.load_data() is run.load_data()
+    assert again.task == run.task
+    assert again.own_weights == run.own_weights
     assert again.config.model.build().config == run.config.model
 
 
@@ -41,7 +44,7 @@ def test_every_recipe_survives_its_own_file(name: str) -> None:
     from headwork.serialise import config_from_dict, config_to_dict
 
     config = RECIPES[name]()
-    assert config_from_dict(json.loads(json.dumps(config_to_dict(config))), [RunConfig]) == config
+    assert config_from_dict(json.loads(json.dumps(config_to_dict(config))), RUN_CLASSES) == config
 
 
 def test_a_text_model_has_as_many_words_as_its_data(tmp_path: Path) -> None:
@@ -94,6 +97,16 @@ def test_only_one_of_many_processes_checks(tmp_path: Path) -> None:
     assert new_run(small_config("vit"), tmp_path / "run", check=False).folder == tmp_path / "run"
 
 
+def test_a_run_of_headwork_0_1_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    written(tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    about = json.loads(path.read_text())
+    del about["task"]
+    path.write_text(json.dumps(about | {"labels": ["0", "1"]}))
+    with pytest.raises(ValueError, match=r"was written by headwork 0\.1, .* Train the model again"):
+        open_run(tmp_path / "run")
+
+
 @pytest.mark.parametrize("content", [None, "{}", '{"model": {}}'])
 def test_a_folder_that_is_not_a_run(tmp_path: Path, content: str | None) -> None:
     if content is not None:
@@ -124,15 +137,33 @@ def test_data_that_speak_other_words_now(tmp_path: Path) -> None:
     config = small_config("gpt")
     run = new_run(replace(config, data=TextFile(path=str(text), n_context=13)), tmp_path / "run")
     text.write_text("THE QUICK BROWN FOX JUMPS OVER THE LAZY DOG. " * 90)
-    running._read.cache_clear()
-    with pytest.raises(ValueError, match=r"data must be what the run was begun with, got other labels or tokens for"):
+    with pytest.raises(
+        ValueError, match=r"data must be what the run was begun with, got another task or tokenizer for"
+    ):
         run.load_data()
 
 
-def test_the_data_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path / "run")
-    monkeypatch.setattr(running, "load_data", lambda *_: pytest.fail("read again"))
-    assert open_run(tmp_path / "run").load_data() is open_run(tmp_path / "run").load_data()
+def test_the_data_are_read_once_the_model_is_built_once_and_the_test_set_answered_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the whole of `headwork train`, report and all."""
+    calls: Counter[str] = Counter()
+
+    def counted(kind: type, name: str) -> None:
+        before = getattr(kind, name)
+
+        def method(self: object, *arguments: object, **named: object) -> object:
+            calls[f"{kind.__name__}.{name}"] += 1
+            return before(self, *arguments, **named)
+
+        monkeypatch.setattr(kind, name, method)
+
+    counted(Digits, "load")
+    counted(ResNetConfig, "build")
+    counted(Classification, "evaluate")
+    assert main(["train", "digits-resnet", "--steps", "1", "--out", str(tmp_path / "run")]) == 0
+    # One evaluation after the only step; then the best on validation and test data.
+    assert calls == {"Digits.load": 1, "ResNetConfig.build": 1, "Classification.evaluate": 3}
 
 
 def test_a_run_can_be_moved(tmp_path: Path) -> None:

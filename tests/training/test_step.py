@@ -13,17 +13,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwork import choices
-from headwork.data import Batch, Dataset, ImageBatch, PairBatch, TextBatch, TokenBatch, Tokenizer, load_data
+from headwork.data import Batch, Dataset, ImageBatch, PairBatch, TextBatch, TokenBatch, Tokenizer
 from headwork.data.text_examples import PairExamples, Rows, TextExamples
 from headwork.layers import PatchEmbedding
 from headwork.models import EncoderConfig
-from headwork.tasks import AnyTask, make_task
+from headwork.tasks import Classification, Task, Translation
 from headwork.training import SGD, AdamW, Constant, Cosine, RunConfig, StopRequest
-from headwork.training.checkpoints import Progress
-from headwork.training.data_order import Plan, training_batches
+from headwork.training.fit import fit_to_data, task_for
 from headwork.training.learner import Learner
-from headwork.training.loop import make_learner, take_step
-from headwork.training.run import fit_to_data
+from headwork.training.loader import training_batches
+from headwork.training.loop import build_model, make_learner, take_step
+from headwork.training.plan import Plan
+from headwork.training.progress import Progress
 
 TIGHT = {"rtol": 0, "atol": 1e-10}
 pytestmark = pytest.mark.usefixtures("float64")
@@ -40,12 +41,12 @@ class Trainer:
         self.config = replace(config, model=fit_to_data(config.model, data))
         self.fabric = Fabric(accelerator="cpu", devices=1, precision="64-true")
         self.fabric.launch()
-        self.learner: Learner = make_learner(self.config, self.fabric)
+        self.learner: Learner = make_learner(build_model(self.config), config.training, self.fabric)
         self.learner.model.double()
-        if self.learner.average is not None:
-            self.learner.average.start_from(self.learner.model)
-        self.task: AnyTask = make_task(self.config.model, data.labels, data.tokenizer)
-        self.plan = Plan(len(data.train), config.training)
+        if self.learner.ema is not None:
+            self.learner.ema.start_from(self.learner.model)
+        self.task: Task = task_for(config.training, data)
+        self.plan = Plan.of(data.train, config.training)
         self.data, self.progress = data, Progress()
 
     def step(self, parts: Sequence[Batch]) -> float:
@@ -79,7 +80,7 @@ def whole_batches(plan: Plan, data: Dataset) -> Iterator[Batch]:
 
 
 def plain_loop(trainer: Trainer, model: nn.Module) -> list[float]:
-    """What a user of PyTorch would write: no parts, no shares, the mean loss of the whole batch."""
+    """What a user of PyTorch would write: no parts, no sums, the mean loss of the whole batch."""
     training = trainer.config.training
     how = training.optimiser
     decaying = [m.weight for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d | PatchEmbedding)]
@@ -108,7 +109,8 @@ def reviews() -> Dataset:
     lengths = torch.randint(1, 23, (97,), generator=chance)
     rows = Rows.of(torch.randint(4, 11, (int(n),), generator=chance).tolist() for n in lengths)
     examples = TextExamples(rows, torch.randint(0, 3, (97,), generator=chance))
-    return Dataset(examples, examples, examples, labels=("a", "b", "c"), tokenizer=Tokenizer.characters(["abcdefg"]))
+    task, tokenizer = Classification(("a", "b", "c")), Tokenizer.characters(["abcdefg"])
+    return Dataset(examples, examples, examples, task, tokenizer)
 
 
 def pairs() -> Dataset:
@@ -116,14 +118,15 @@ def pairs() -> Dataset:
     chance, tokenizer = random.Random(0), Tokenizer.characters(["abcdefg"])
     texts = [["".join(chance.choices("abcdefg", k=chance.randrange(1, 19))) for _ in range(2)] for _ in range(97)]
     examples = PairExamples.of([(source, target) for source, target in texts], tokenizer)
-    return Dataset(examples, examples, examples, tokenizer=tokenizer)
+    task = Translation(begin=tokenizer.begin, end=tokenizer.end)
+    return Dataset(examples, examples, examples, task, tokenizer)
 
 
 def some_run(kind: Kind | str, **training: object) -> tuple[RunConfig, Dataset]:
     settings = {"steps": 3, "schedule": Constant(), **training}
     if kind != "classifier":
         config = small_config(cast(Kind, kind), **settings)
-        return config, pairs() if kind == "translator" else load_data(config.data)
+        return config, pairs() if kind == "translator" else config.data.load()
     model = EncoderConfig(
         vocab=1,
         head=choices.ClassificationHead(n_classes=3, pooling=choices.MeanPooling()),
@@ -208,11 +211,10 @@ def test_dropout_differs_from_step_to_step_and_part_to_part(monkeypatch: pytest.
     config, data = some_run("vit", dropout=0.5, accumulate=2, optimiser=SGD(lr=1e-30))
     trainer = Trainer(config, data)
     part, seen = double(data.train.batch(range(9))), []
-    monkeypatch.setattr("headwork.training.loop.add_to", lambda _, shares: seen.append(shares["loss"].total.item()))
-    monkeypatch.setattr("headwork.training.loop.means", lambda sums: {"loss": 1.0})
+    monkeypatch.setattr(Progress, "after_part", lambda _, scores: seen.append(scores["loss"].total.item()))
     for _ in range(2):
         trainer.step([part, part])
-    assert len(seen[::2]) == len(set(seen[::2])) == 4
+    assert len(seen) == len(set(seen)) == 4
 
 
 def test_the_average_is_the_formula() -> None:
@@ -227,7 +229,7 @@ def test_the_average_is_the_formula() -> None:
         for name, tensor in trainer.learner.model.state_dict().items():
             is_count = name.endswith("num_batches_tracked")
             wanted[name] = tensor.clone() if is_count else decay * wanted[name] + (1 - decay) * tensor
-    average = trainer.learner.average
+    average = trainer.learner.ema
     assert average is not None
     for name, tensor in wanted.items():
         torch.testing.assert_close(average.state[name], tensor, **TIGHT)

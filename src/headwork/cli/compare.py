@@ -63,9 +63,8 @@ class Compare:
 
 def shared_metrics(folders: Sequence[Path]) -> "tuple[Metric, ...]":
     """The metrics of the task, the first of which chose the best checkpoint, if they are the same in all runs."""
-    from headwork.reports.adapter import metrics_of
     from headwork.training import open_run
     from headwork.training.run import is_run
 
-    metrics = {metrics_of(open_run(folder).task) if is_run(folder) else () for folder in folders}
+    metrics = {open_run(folder).task.metrics if is_run(folder) else () for folder in folders}
     return metrics.pop() if len(metrics) == 1 else ()

@@ -2,34 +2,31 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
+
+from headwork.cli.run_argument import Imports, OfRun, open_with
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(Imports, OfRun):
     """Measure the best checkpoint of a run on a split of its data."""
 
-    run_folder: Annotated[Positional[Path], arg(name="run", help="The folder of a run.")]
     split: Annotated[Literal["train", "valid", "test"], arg(help="Which examples.")] = "test"
     batch_size: Annotated[int, arg(help="Examples at once.")] = 64
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
 
     def run(self) -> None:
         from headwork.checks import check_positive
-        from headwork.storage import load
-        from headwork.training import open_run
         from headwork.training.display import show
-        from headwork.training.evaluation import measure_all
+        from headwork.training.evaluation import evaluate
 
         check_positive(batch_size=self.batch_size)
-        run = open_run(self.run_folder)
+        run, model = open_with(self.run_folder, self.own_classes)
         examples = getattr(run.load_data(), self.split)
-        figures = measure_all(run.task, load(self.run_folder), examples, self.batch_size)
+        metrics = evaluate(run.task, model, examples, self.batch_size).metrics
         if self.json:
-            print(json.dumps({"run": str(self.run_folder), "split": self.split, "examples": len(examples), **figures}))
+            print(json.dumps({"run": str(self.run_folder), "split": self.split, "examples": len(examples), **metrics}))
         else:
-            figure_words = ", ".join(show(name, value) for name, value in figures.items())
-            print(f"{run.config.name} on {len(examples)} {self.split} examples: {figure_words}")
+            print(f"{run.config.name} on {len(examples)} {self.split} examples: {show(metrics, run.task)}")

@@ -1,25 +1,26 @@
 """`headwork generate`."""
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
+from headwork.cli.run_argument import Imports, OfRun, open_with
 from headwork.cli.text_input import warn_of_unknown
 
 if TYPE_CHECKING:
+    from headwork.data import Tokenizer
     from headwork.generation import Sampling
 
 
 @dataclass(frozen=True)
-class Generate:
-    """Let the language model of a run continue a text."""
+class Generate(Imports, OfRun):
+    """Continue a text with the language model of a run."""
 
-    run_folder: Annotated[Positional[Path], arg(name="run", help="The folder of a run.")]
     prompt: Annotated[str, arg(help="The beginning of the text.")] = "\n"
-    tokens: Annotated[int, arg(help="How many tokens to add.")] = 200
+    max_new_tokens: Annotated[int, arg(help="How many tokens to add.")] = 200
     greedy: Annotated[bool, arg(help="Always take the most likely token.")] = False
     temperature: Annotated[float | None, arg(help="Below 1 bolder, above 1 more varied; 0.8 unless given.")] = None
     top_k: Annotated[int | None, arg(help="Choose among so many of the most likely tokens.")] = None
@@ -32,17 +33,16 @@ class Generate:
 
         from headwork.checks import check_positive
         from headwork.generation import check_prompt_length, stream_long
-        from headwork.models import Decoder
-        from headwork.storage import load
-        from headwork.training import open_run
+        from headwork.models import describe
 
-        check_positive(tokens=self.tokens)
+        check_positive(max_new_tokens=self.max_new_tokens)
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must lie in 0 .. 2**63 - 1, got {self.seed}")
         sampling = self.sampling()
-        run = open_run(self.run_folder)
-        model = load(self.run_folder)
-        if not isinstance(model, Decoder) or run.tokenizer is None:
+        run, model = open_with(self.run_folder, self.own_classes)
+        description = describe(run.config.model)
+        is_text = description is not None and (description.input, description.output) == ("text", "next token")
+        if not is_text or run.tokenizer is None:
             raise ValueError(f"run must be one of a language model, got {run.config.name}")
         ids = run.tokenizer.encode(self.prompt)
         check_prompt_length(model, len(ids))
@@ -50,27 +50,22 @@ class Generate:
         generator = torch.Generator()
         seed = generator.seed() % 2**63 if self.seed is None else self.seed
         generator.manual_seed(seed)
-        new: list[int] = []
-        shown = ""
-        if not self.json:
-            print(self.prompt, end="", flush=True)
-        for token in stream_long(
-            model, torch.tensor([ids]), max_new_tokens=self.tokens, sampling=sampling, generator=generator
-        ):
-            new.append(int(token))
-            text = run.tokenizer.decode(new)
-            if not self.json and not text.endswith("\N{REPLACEMENT CHARACTER}"):  # half of a character is not shown
-                print(text[len(shown) :], end="", flush=True)
-                shown = text
+        tokens = stream_long(
+            model,  # type: ignore[arg-type]  # its description says that it continues texts
+            torch.tensor([ids]),
+            max_new_tokens=self.max_new_tokens,
+            sampling=sampling,
+            generator=generator,
+        )
         if self.json:
-            print(
-                json.dumps(
-                    {"prompt": self.prompt, "text": run.tokenizer.decode(new), "tokens": len(new)}
-                    | ({} if self.greedy else {"seed": seed})
-                )
-            )
-        else:
-            print()
+            new = [int(token) for token in tokens]
+            about = {"prompt": self.prompt, "text": run.tokenizer.decode(new), "tokens": len(new)}
+            print(json.dumps(about | ({} if self.greedy else {"seed": seed})))
+            return
+        print(self.prompt, end="", flush=True)
+        for piece in decode_stream(run.tokenizer, map(int, tokens)):
+            print(piece, end="", flush=True)
+        print()
 
     def sampling(self) -> "Sampling":
         from headwork.generation import Greedy, Sample
@@ -82,3 +77,30 @@ class Generate:
             return Greedy()
         temperature = 0.8 if self.temperature is None else self.temperature
         return Sample(temperature=temperature, top_k=self.top_k, top_p=self.top_p)
+
+
+BYTES_OF_CHARACTER = 4
+"""In UTF-8, each a token of its own at worst."""
+WINDOW = 4 * BYTES_OF_CHARACTER
+
+
+def decode_stream(tokenizer: "Tokenizer", tokens: Iterable[int]) -> Iterator[str]:
+    """The text of each new token in constant time: it depends on a few tokens before it only.
+
+    Half of a character is held back until the rest of it has come.
+    """
+    window: list[int] = []
+    shown, n_held = "", 0
+    for token in tokens:
+        window.append(token)
+        text = tokenizer.decode(window)
+        n_held += 1
+        if text.endswith("\N{REPLACEMENT CHARACTER}") and n_held < BYTES_OF_CHARACTER:
+            continue
+        yield text[len(shown) :]
+        shown, n_held = text, 0
+        if len(window) > WINDOW:
+            window = window[-BYTES_OF_CHARACTER:]
+            shown = tokenizer.decode(window)
+    if n_held:
+        yield tokenizer.decode(window)[len(shown) :]

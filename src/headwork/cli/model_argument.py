@@ -1,18 +1,18 @@
-"""Which model a command is about, and an input for it."""
+"""The model that a command is about, and an input for it."""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from headwork.cli.run_argument import Imports
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from headwork.models import AnyConfig as ModelConfig
 
 CONFIG = "config.json"
 LARGEST_SIZE = 10**7
@@ -20,8 +20,8 @@ MODEL_HELP = "A published model (see `headwork models`), a config.json file, or 
 
 
 @dataclass(frozen=True)
-class OfModel:
-    """Which model, and how large its input."""
+class OfModel(Imports):
+    """A model, and the size of its input."""
 
     model: Annotated[Positional[str], arg(help=MODEL_HELP)] = "digits-vit"
     tokens: Annotated[int | None, arg(help="Length of each sequence (text models; 16 unless given).")] = None
@@ -29,11 +29,11 @@ class OfModel:
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
 
 
-def find_config(name: str) -> "ModelConfig":
-    """The config of a published model, or the one in a file."""
-
+def find_config(name: str, classes: list[type]) -> Any:
+    """The config of a published model, or what a file describes: a config, or a model of the user's own."""
     from headwork.models import MODEL_CONFIGS, published
     from headwork.serialise import config_from_dict
+    from headwork.storage.models import MODELS
 
     path = Path(name)
     if (path / CONFIG).is_file():
@@ -49,7 +49,7 @@ def find_config(name: str) -> "ModelConfig":
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"model must be a config file in JSON, got {path} ({error})") from None
     of_folder = isinstance(data, dict) and "model" in data
-    return config_from_dict(data["model"] if of_folder else data, MODEL_CONFIGS)  # type: ignore[return-value]
+    return config_from_dict(data["model"] if of_folder else data, [*MODEL_CONFIGS, *MODELS, *classes])
 
 
 @contextmanager
@@ -57,47 +57,35 @@ def fake_model(asked: OfModel) -> "Iterator[tuple[nn.Module, list[Tensor]]]":
     """The model and its input without their numbers: shapes and costs need none, so any size fits on a laptop."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    config = find_config(asked.model)
+    image = image_of(asked)
     with FakeTensorMode():
-        yield config.build(), make_inputs(config, asked)
+        config = find_config(asked.model, asked.own_classes)
+        yield config.build() if hasattr(config, "build") else config, make_inputs(asked, config, image)
 
 
-def image_of_run(folder: Path) -> tuple[int, int]:
-    """The images that a run was trained on; 32 x 32 for a model without one."""
-    from headwork.data import Digits, Mnist5k
+def image_of(asked: OfModel) -> tuple[int, int]:
+    """For a model that takes images of any size: those that its run was trained on, or 32 x 32."""
+    from headwork.data import image_size
+    from headwork.models import describe
     from headwork.training.run import is_run, open_run
 
-    data = open_run(folder).config.data if is_run(folder) else None
-    return data.image if isinstance(data, Digits | Mnist5k) else (32, 32)
+    found = describe(find_config(asked.model, asked.own_classes))
+    if found is None or found.input != "image" or found.image is not None or not is_run(Path(asked.model)):
+        return 32, 32
+    return image_size(open_run(Path(asked.model), asked.own_classes).load_data().test) or (32, 32)
 
 
-def make_inputs(config: "ModelConfig", asked: OfModel) -> "list[Tensor]":
+def make_inputs(asked: OfModel, config: object, image: tuple[int, int]) -> "list[Tensor]":
     """Inputs of the right shape: ids of 0, or images of 0."""
-    import torch
-
     from headwork.checks import check_positive
-    from headwork.models import (
-        DecoderConfig,
-        EncoderConfig,
-        EncoderDecoderConfig,
-        GaussianImageEncoderConfig,
-        ResNetConfig,
-        VisionTransformerConfig,
-    )
+    from headwork.models import describe, example_inputs
 
     check_positive(tokens=asked.tokens, batch=asked.batch)
     if max(asked.tokens or 0, asked.batch) > LARGEST_SIZE:
         raise ValueError(f"tokens and batch must be at most {LARGEST_SIZE:,}, got {asked.tokens} and {asked.batch}")
-    is_text = isinstance(config, EncoderConfig | DecoderConfig | EncoderDecoderConfig)
-    if asked.tokens is not None and not is_text:
+    description = describe(config)
+    if description is None:
+        raise ValueError(f"model must have a description, which says what it reads, got {asked.model}")
+    if asked.tokens is not None and description.input == "image":
         raise ValueError(f"tokens is for text models, got {asked.tokens} for {asked.model}")
-    n_tokens = asked.tokens or 16
-    match config:
-        case VisionTransformerConfig() | GaussianImageEncoderConfig():
-            return [torch.zeros(asked.batch, config.n_channels, *config.image)]
-        case ResNetConfig():
-            return [torch.zeros(asked.batch, config.n_channels, *image_of_run(Path(asked.model)))]
-        case EncoderDecoderConfig():
-            return [torch.zeros(asked.batch, n_tokens, dtype=torch.long)] * 2
-        case _:
-            return [torch.zeros(asked.batch, n_tokens, dtype=torch.long)]
+    return example_inputs(description, batch=asked.batch, n_tokens=asked.tokens or 16, image=image)

@@ -2,52 +2,64 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from headwork.cli.run_argument import Imports, OfRun, open_with
 from headwork.cli.text_input import lines_of_stdin
 
 if TYPE_CHECKING:
+    import torch
+
     from headwork.data import ImageBatch, TextBatch
+    from headwork.models import Description
     from headwork.training import Run
 
 
-@dataclass(frozen=True)
-class Predict:
-    """Let the best checkpoint of a run label images or texts."""
+Read = Callable[[Path], Any]
+"""How a file becomes a batch of one example."""
 
-    run_folder: Annotated[Positional[Path], arg(name="run", help="The folder of a run.")]
+
+@dataclass(frozen=True)
+class Predict(Imports, OfRun):
+    """Label images or texts with the best checkpoint of a run."""
+
     files: Annotated[
         Positional[tuple[Path, ...]], arg(help="Images or texts; a folder of images; - for a text from stdin.")
-    ]
+    ] = ()
     top: Annotated[int, arg(help="How many labels to name for each.")] = 3
     skip_bad: Annotated[bool, arg(help="Count files that cannot be read instead of stopping at the first.")] = False
     json: Annotated[bool, arg(help="Print a line of JSON for each file.")] = False
 
     def run(self) -> None:
         from headwork.checks import check_positive
-        from headwork.storage import load
-        from headwork.tasks import ImageClassification, TextClassification, probabilities
+        from headwork.models import describe
         from headwork.training import open_run
 
         check_positive(top=self.top)
         if not self.files:
             raise ValueError("files must name at least one file, got none")
-        run = open_run(self.run_folder)
-        task = run.task
-        if not isinstance(task, ImageClassification | TextClassification):
-            raise ValueError(f"run must be one of a classifier; use generate or translate, got {run.config.name}")
-        if isinstance(task, ImageClassification) and Path("-") in self.files:
+        run = open_run(self.run_folder, self.own_classes)
+        labels = getattr(run.task, "labels", None)
+        description = describe(run.config.model)
+        if labels is None or description is None or description.input not in ("image", "text"):
+            raise ValueError(f"run must be one of a classifier of images or texts, got {run.config.name}")
+        is_image = description.input == "image"
+        if is_image and Path("-") in self.files:
             raise ValueError("files must be images for this run: - reads a text from stdin, got -")
-        model = load(self.run_folder)
+        read = image_reader(run, description) if is_image else text_reader(run, description)
+        self.predict_all(run, read, labels, is_image=is_image)
+
+    def predict_all(self, run: "Run", read: Read, labels: tuple[str, ...], *, is_image: bool) -> None:
+        _, model = open_with(self.run_folder, self.own_classes)
         n_bad = n_good = 0
-        for path in self.inputs(is_image=isinstance(task, ImageClassification)):
+        for path in self.inputs(is_image=is_image):
             try:
-                batch = read_input(run, path)
+                batch = read(path)
             except ValueError as error:
                 if not self.skip_bad:
                     raise
@@ -55,7 +67,9 @@ class Predict:
                 print(f"skipped: {error}", file=sys.stderr)
                 continue
             n_good += 1
-            print(self.say(path, probabilities(task, model, batch)[0].tolist(), task.labels), flush=True)
+            predictions = run.task.evaluate(model, [batch]).predictions
+            assert predictions is not None
+            print(self.say(path, predictions[0].tolist(), labels), flush=True)
         if n_bad:
             print(f"skipped {n_bad} of {n_bad + n_good} files", file=sys.stderr)
         if not n_good:
@@ -70,38 +84,57 @@ class Predict:
             else:
                 yield path
 
-    def say(self, path: Path, shares: list[float], labels: tuple[str, ...]) -> str:
-        best = sorted(zip(labels, shares, strict=True), key=lambda pair: -pair[1])[: self.top]
+    def say(self, path: Path, probabilities: list[float], labels: tuple[str, ...]) -> str:
+        best = sorted(zip(labels, probabilities, strict=True), key=lambda pair: -pair[1])[: self.top]
         if self.json:
             return json.dumps({"file": str(path), "labels": [{"label": name, "probability": p} for name, p in best]})
-        return f"{path}: " + ", ".join(f"{name} {100 * share:.1f} %" for name, share in best)
+        return f"{path}: " + ", ".join(f"{name} {100 * probability:.1f} %" for name, probability in best)
 
 
-def read_input(run: "Run", path: Path) -> "ImageBatch | TextBatch":
-    """One image or one text as a batch of its own."""
+def image_reader(run: "Run", description: "Description") -> Read:
+    """Images of the size that the model is made for or, if it takes any, that the data of the run has."""
+    from headwork.data import ImageBatch, image_size, read_image
+
+    size = description.image or image_size(run.load_data().test)
+    assert size is not None
+    assert description.n_channels is not None
+    n_channels, target = description.n_channels, no_target(run)
+
+    def read(path: Path) -> "ImageBatch":
+        return ImageBatch(read_image(path, size, n_channels), target)
+
+    return read
+
+
+def text_reader(run: "Run", description: "Description") -> Read:
+    """BEGIN and the first tokens of a text, as many as the model and the data have."""
     import torch
 
-    from headwork.data import Digits, ImageBatch, Mnist5k, Reviews, TextBatch, encode_starts, read_image, read_text
-    from headwork.models import EncoderConfig, GaussianImageEncoderConfig, ResNetConfig, VisionTransformerConfig
+    from headwork.data import TextBatch, encode_starts, read_text
 
-    nothing = torch.zeros(1, dtype=torch.long)
-    match run.config.model:
-        case VisionTransformerConfig() | GaussianImageEncoderConfig() as model:
-            return ImageBatch(read_image(path, model.image, model.n_channels), nothing)
-        case ResNetConfig() as model:
-            data = run.config.data
-            assert isinstance(data, Digits | Mnist5k)
-            return ImageBatch(read_image(path, data.image, model.n_channels), nothing)
-        case EncoderConfig():
-            assert run.tokenizer is not None
-            text = "\n".join(lines_of_stdin()) if str(path) == "-" else read_text(path)
-            limit = run.config.data.max_tokens if isinstance(run.config.data, Reviews) else 512
-            n_tokens, n_read = len(run.tokenizer.encode(text)), limit - 1  # BEGIN comes before them
-            if not n_tokens:
-                raise ValueError(f"text must not be empty, got {path}")
-            if n_tokens > n_read:
-                print(f"headwork: of {path} the first {n_read} of {n_tokens} tokens are read", file=sys.stderr)
-            ids = torch.tensor(encode_starts([text], run.tokenizer, limit))
-            return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), nothing)
-        case model:
-            raise AssertionError(model)
+    tokenizer, target = run.tokenizer, no_target(run)
+    limits = (description.max_tokens, getattr(run.config.data, "max_tokens", None))
+    limit = min((limit for limit in limits if limit is not None), default=512)
+    if tokenizer is None:
+        raise ValueError(f"run must have a tokenizer to read texts, got {run.config.name}, which has none")
+
+    def read(path: Path) -> "TextBatch":
+        text = "\n".join(lines_of_stdin()) if str(path) == "-" else read_text(path)
+        n_tokens, n_read = len(tokenizer.encode(text)), limit - 1  # BEGIN comes before them
+        if not n_tokens:
+            raise ValueError(f"text must not be empty, got {path}")
+        if n_tokens > n_read:
+            print(f"headwork: of {path} the first {n_read} of {n_tokens} tokens are read", file=sys.stderr)
+        ids = torch.tensor(encode_starts([text], tokenizer, limit))
+        return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), target)
+
+    return read
+
+
+def no_target(run: "Run") -> "torch.Tensor":
+    """A target of the right shape, since a batch has one: nobody looks at it."""
+    import torch
+
+    from headwork.tasks import MultiLabel
+
+    return torch.zeros((1, len(run.task.labels)) if isinstance(run.task, MultiLabel) else (1,), dtype=torch.long)

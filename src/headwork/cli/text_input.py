@@ -1,4 +1,4 @@
-"""Words from the user: read, and what a model does not understand of them is said, not dropped in silence."""
+"""Texts from the user: read, and what a model does not know of them is said, not dropped in silence."""
 
 import sys
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from headwork.cli.model_argument import OfModel, fake_model, find_config, make_inputs
+from headwork.cli.model_argument import OfModel, fake_model, find_config, image_of, make_inputs
 
 FIGURE_ENDINGS = (".png", ".svg", ".pdf")
 LARGEST_DRAWN = 10**9
@@ -41,7 +41,7 @@ class Trace(OfModel):
 
     def check(self) -> None:
         """Raise for options that do not go together, before any work is done."""
-        from headwork.models import GaussianImageEncoderConfig, VisionTransformerConfig
+        from headwork.models import describe
 
         if self.figure is not None and self.batch != 1:
             raise ValueError(f"batch must be 1 with --figure, which draws one example, got {self.batch}")
@@ -51,7 +51,8 @@ class Trace(OfModel):
             return
         if self.figure is None:
             raise ValueError(f"image is used for the drawing only: give --figure too, got image {self.image} alone")
-        if not isinstance(find_config(self.model), VisionTransformerConfig | GaussianImageEncoderConfig):
+        found = describe(find_config(self.model, self.own_classes))
+        if found is None or found.image is None:
             raise ValueError(f"image is for image models, got {self.model}")
 
 
@@ -61,23 +62,25 @@ def draw(asked: Trace, path: Path) -> None:
 
     from headwork.data import read_image, sample_digit, sample_photo
     from headwork.figures import draw_inside
-    from headwork.models import GaussianImageEncoderConfig, ResNetConfig, VisionTransformerConfig
+    from headwork.models import describe
     from headwork.storage import load
 
-    config = find_config(asked.model)
+    config = find_config(asked.model, asked.own_classes)
     torch.manual_seed(0)
-    inputs = make_inputs(config, asked)
-    if isinstance(config, VisionTransformerConfig | GaussianImageEncoderConfig):
+    inputs, description = make_inputs(asked, config, image_of(asked)), describe(config)
+    assert description is not None
+    if description.image is not None:
+        assert description.n_channels is not None
         if asked.image is not None:
-            inputs = [read_image(asked.image, config.image, config.n_channels)]
-        elif (config.image, config.n_channels) == ((8, 8), 1):
+            inputs = [read_image(asked.image, description.image, description.n_channels)]
+        elif (description.image, description.n_channels) == ((8, 8), 1):
             inputs = [sample_digit(0)]
         else:
-            inputs = [sample_photo(config.image, config.n_channels)]
-    elif not isinstance(config, ResNetConfig):
-        inputs = [torch.randint(config.vocab, ids.shape) for ids in inputs]
+            inputs = [sample_photo(description.image, description.n_channels)]
+    elif description.vocab is not None:
+        inputs = [torch.randint(description.vocab, ids.shape) for ids in inputs]
     is_saved = Path(asked.model).is_dir()
-    model = load(asked.model) if is_saved else config.build()
+    model = load(asked.model, classes=asked.own_classes) if is_saved else config.build()
     figure = draw_inside(model, *inputs, title=asked.model if is_saved else f"{asked.model}, before training")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

@@ -4,116 +4,130 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from inspect import cleandoc
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
+
+from headwork.cli.run_argument import Imports
+from headwork.cli.training_flags import TrainingFlags
 
 if TYPE_CHECKING:
-    from headwork.data import DataConfig
-    from headwork.recipes import Changes
-    from headwork.training import Run
+    from headwork.data import Dataset
+    from headwork.training import Run, TrainingResult
+    from headwork.training.recorder import Watcher
+
+SET_HELP = "Set any field of the config by its path: training.optimiser.lr=1e-3, model.position=RotaryPositions."
 
 
-@dataclass(frozen=True)
-class Train:
+@dataclass(frozen=True, kw_only=True)
+class Train(Imports, TrainingFlags):
     """Train a model by a recipe, evaluate it, and write a report; or go on with a run that was stopped."""
 
-    recipe: Annotated[Positional[str | None], arg(help="Which one (see --list); digits-vit unless given.")] = None
+    recipe: Annotated[
+        Positional[str | None], arg(help="One of --list, or your own: my_module:my_recipe; digits-vit unless given.")
+    ] = None
     out: Annotated[Path | None, arg(help="A new folder for the run; runs/RECIPE unless given.")] = None
     resume: Annotated[Path | None, arg(help="Go on with the run in this folder, as it was begun.")] = None
-    list: Annotated[bool, arg(help="List the recipes, and what to expect of them.")] = False
-    epochs: Annotated[int | None, arg(help="How often every example is seen.")] = None
-    steps: Annotated[int | None, arg(help="How many steps, instead of epochs.")] = None
-    batch_size: Annotated[int | None, arg(help="Examples in a step, over all processes.")] = None
-    accumulate: Annotated[int | None, arg(help="Parts into which a step is split, to save memory.")] = None
-    lr: Annotated[float | None, arg(help="Learning rate at its height.")] = None
-    seed: Annotated[int | None, arg(help="Of the weights, the order, dropout and augmentation.")] = None
-    device: Annotated[Literal["auto", "cpu", "cuda", "mps"] | None, arg(help="Where to compute.")] = None
-    precision: Annotated[Literal["float32", "bfloat16", "float16"] | None, arg(help="Of the products.")] = None
-    strategy: Annotated[Literal["auto", "ddp", "fsdp"] | None, arg(help="Of many processes (torchrun).")] = None
-    compile: Annotated[bool, arg(help="Compile the model first (torch.compile).")] = False
-    workers: Annotated[int | None, arg(help="Processes that prepare batches ahead.")] = None
-    evaluate_every: Annotated[int | None, arg(help="Steps between evaluations; an epoch unless given.")] = None
-    patience: Annotated[int | None, arg(help="Stop after so many evaluations that bring nothing better.")] = None
-    text: Annotated[Path | None, arg(help="For text-gpt: learn to write like this UTF-8 file.")] = None
-    pooling: Annotated[Literal["cls", "gap", "map"] | None, arg(help="What is read for a label.")] = None
-    position: Annotated[
-        Literal["none", "learned", "sinusoidal", "rotary", "alibi", "buckets", "relative"] | None,
-        arg(help="How tokens know where they are."),
-    ] = None
-    norm: Annotated[Literal["pre", "post"] | None, arg(help="Where the norm stands.")] = None
-    json: Annotated[bool, arg(help="Print the outcome as JSON for a program to read.")] = False
+    list: Annotated[bool, arg(help="List the recipes, with their time and result.")] = False
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(help=SET_HELP)] = ()
+    json: Annotated[bool, arg(help="Print the result as JSON for a program to read.")] = False
 
     def run(self) -> None:
         if self.list:
             print(json.dumps(describe_recipes(), indent=2) if self.json else list_recipes())
             return
-        from headwork.reports.adapter import evaluate_test
-        from headwork.reports.of_run import report_run
-        from headwork.reports.watching import animate_places, make_watchers
-        from headwork.storage import load
-        from headwork.training import train
-        from headwork.training.display import Quiet, make_display, show
+        from headwork.training import train_run
+        from headwork.training.display import Quiet, make_display
 
-        run = self.find_run()
+        run, data = self.find_run()
         display = make_display() if is_first_process() else Quiet()
         display.say(f"{run.config.name} in {run.folder}")
-        data = run.load_data()
-        outcome = train(run, display, watchers=make_watchers(run, data))
-        if not is_first_process():
-            return
+        result = train_run(run, display, watchers=watchers_for(run, data), data=data)
+        if is_first_process():
+            self.report(run, data, result)
+
+    def report(self, run: "Run", data: "Dataset", result: "TrainingResult") -> None:
+        from headwork.reports.of_run import report_run
+        from headwork.tasks import metrics_by_name
+        from headwork.training.display import show
+
         baseline = measure_baseline(run.config.data)
-        model = load(run.folder)
         report = report_run(
             run,
             data,
-            model,
-            evaluate_test(run, model, data.test, outcome.test),
+            result.model,
+            result.evaluation,
             baseline,
             date=f"{datetime.now():%d %B %Y}",
-            seconds=outcome.seconds,
+            seconds=result.seconds,
             command=shlex.join(["headwork", *sys.argv[1:]]),
         )
-        animate_places(run)
+        animate_centres_of(run)
         if self.json:
-            about = {"run": str(run.folder), "report": str(report), "baseline": baseline, **outcome._asdict()}
+            numbers = {name: getattr(result, name) for name in ("best_step", "valid", "test", "seconds")}
+            about = {"run": str(run.folder), "report": str(report), "baseline": baseline, **numbers}
             print(json.dumps(about, indent=2))
-        else:
-            print(f"test: {', '.join(show(name, value) for name, value in outcome.test.items())}")
-            if baseline is not None:
-                print(f"test, by counting words: {show('accuracy', baseline)}")
-            print(f"look at {report}, or compare runs with `headwork compare`")
+            return
+        print(f"test: {show(result.test, run.task)}")
+        if baseline is not None:
+            print(f"test, by counting words: accuracy {metrics_by_name(run.task)['accuracy'].show(baseline)}")
+        print(f"look at {report}, or compare runs with `headwork compare`")
 
-    def find_run(self) -> "Run":
-        from headwork.recipes import change, find_recipe
+    def find_run(self) -> "tuple[Run, Dataset]":
+        from torch import nn
+
+        from headwork.recipes import find_recipe, override, read_settings
         from headwork.training import new_run, open_run
+        from headwork.training.seeds import seed_everything
 
         if self.resume is not None:
-            given = {**self.changes().given, "recipe": self.recipe, "out": self.out}
+            given = {**self.given, "set": self.set or None, "recipe": self.recipe, "out": self.out}
             for name, value in given.items():
                 if value is not None:
                     raise ValueError(f"resume goes on with a run as it was begun: leave out {name}, got {value}")
-            return open_run(self.resume)
-        config = change(find_recipe(self.recipe or "digits-vit"), self.changes())
+            run = open_run(self.resume, self.own_classes)
+            return run, run.load_data()
+        seed_everything(self.seed or 0)  # for a recipe that builds its model
+        config = find_recipe(self.recipe or "digits-vit")
+        config = override(config, self.overrides(config) | read_settings(self.set), self.own_classes)
         if self.out is None and "WORLD_SIZE" in os.environ:
             raise ValueError("out must be given when many processes work on one run, got none")
         out = self.out or free_folder(Path("runs"), config.name)
-        return new_run(config, out, check=is_first_process())
-
-    def changes(self) -> "Changes":
-        from headwork.recipes import Changes
-
-        asked = {field.name: getattr(self, field.name) for field in fields(Changes)}
-        return Changes(**asked | {"compile": self.compile or None})
+        assert config.data is not None
+        data = config.data.load(config.training.seed)
+        own_weights = isinstance(config.model, nn.Module)
+        return new_run(config, out, data, own_weights=own_weights, check=is_first_process()), data
 
 
-def measure_baseline(data: "DataConfig") -> float | None:
-    """What counting words reaches on the test data, if there are words and labels."""
+def watchers_for(run: "Run", data: "Dataset") -> "list[Watcher]":
+    from headwork.reports.of_run import attention_pictures
+    from headwork.training.plan import Plan
+    from headwork.training.watchers import make_watchers
+
+    plan = Plan.of(data.train, run.config.training)
+    return make_watchers(
+        run.folder, plan, lambda model: (picture.figure for picture in attention_pictures(run, model, data.valid))
+    )
+
+
+def animate_centres_of(run: "Run") -> None:
+    """The centres of Gaussian heads over the run as a GIF, if there are such heads."""
+    from headwork.training.watchers import HEADS, read_centres
+
+    history = read_centres(run.folder)
+    if history:
+        from headwork.figures import animate_centres
+
+        animate_centres(history, (run.folder / HEADS).with_suffix(".gif"))
+
+
+def measure_baseline(data: object) -> float | None:
+    """The accuracy of counting words on the test data, if the data can say it."""
     from headwork.data import Reviews, bag_of_words_accuracy, read_reviews
 
     if not isinstance(data, Reviews):

@@ -2,23 +2,22 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from headwork.cli.run_argument import Imports, OfRun, open_with
 from headwork.cli.text_input import lines_of_stdin, warn_of_unknown
 
 
 @dataclass(frozen=True)
-class Translate:
-    """Let the encoder-decoder of a run translate texts, given here or line by line on stdin."""
+class Translate(Imports, OfRun):
+    """Translate texts with the encoder-decoder of a run, given here or line by line on stdin."""
 
-    run_folder: Annotated[Positional[Path], arg(name="run", help="The folder of a run.")]
     texts: Annotated[Positional[tuple[str, ...]], arg(help="What to translate; none: the lines of stdin.")] = ()
     beams: Annotated[int, arg(help="1 is greedy; more look at so many translations at a time.")] = 1
     length_penalty: Annotated[float, arg(help="0: the most probable; 1: the best mean; more: longer ones.")] = 1.0
-    tokens: Annotated[int, arg(help="The longest translation, in tokens.")] = 64
+    max_new_tokens: Annotated[int, arg(help="The longest translation, in tokens.")] = 64
     json: Annotated[bool, arg(help="Print a line of JSON for each text.")] = False
 
     def run(self) -> None:
@@ -26,14 +25,12 @@ class Translate:
 
         from headwork.checks import check_positive
         from headwork.generation import beam_search
-        from headwork.models import EncoderDecoder
-        from headwork.storage import load
-        from headwork.training import open_run
+        from headwork.models import describe
 
-        check_positive(beams=self.beams, tokens=self.tokens)
-        run = open_run(self.run_folder)
-        model = load(self.run_folder)
-        if not isinstance(model, EncoderDecoder) or run.tokenizer is None:
+        check_positive(beams=self.beams, max_new_tokens=self.max_new_tokens)
+        run, model = open_with(self.run_folder, self.own_classes)
+        description = describe(run.config.model)
+        if description is None or description.input != "text pair" or run.tokenizer is None:
             raise ValueError(f"run must be one of a translator, got {run.config.name}")
         for text in self.texts or lines_of_stdin():
             if not text.strip() and not self.texts:
@@ -44,10 +41,10 @@ class Translate:
                 raise ValueError(f"texts must not be empty, got {text!r}")
             warn_of_unknown(run.tokenizer, text)
             best = beam_search(
-                model,
+                model,  # type: ignore[arg-type]  # its description says that it translates
                 torch.tensor([ids]),
                 n_beams=self.beams,
-                max_new_tokens=self.tokens,
+                max_new_tokens=self.max_new_tokens,
                 begin=run.tokenizer.begin,
                 end=run.tokenizer.end,
                 length_penalty=self.length_penalty,

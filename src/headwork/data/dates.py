@@ -16,6 +16,7 @@ from headwork.checks import check_positive
 from headwork.data.examples import Dataset
 from headwork.data.text_examples import PairExamples
 from headwork.data.tokenizer import Tokenizer
+from headwork.tasks import Translation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,24 @@ class Dates(serialise.Checked):
         """All dates, as Python numbers them."""
         return range(
             datetime.date(self.first_year, 1, 1).toordinal(), datetime.date(self.last_year, 12, 31).toordinal() + 1
+        )
+
+    def load(self, seed: int = 0) -> Dataset:
+        """Written dates and their ISO form, in characters; nothing varies from epoch to epoch.
+
+        >>> dates = Dates(n_train=50, n_valid=10, n_test=10).load()
+        >>> dates.tokenizer.decode(dates.test.batch([0]).source[0].tolist())
+        'zondag 3 februari 2069'
+        """
+        pairs = write_pairs(self)
+        train, rest = pairs[: self.n_train], pairs[self.n_train :]
+        tokenizer = Tokenizer.characters(text for pair in train for text in pair)
+        return Dataset(
+            train=PairExamples.of(train, tokenizer),
+            valid=PairExamples.of(rest[: self.n_valid], tokenizer),
+            test=PairExamples.of(rest[self.n_valid :], tokenizer),
+            task=Translation(begin=tokenizer.begin, end=tokenizer.end),
+            tokenizer=tokenizer,
         )
 
 
@@ -117,24 +136,6 @@ def check_one_meaning(written: Iterable[tuple[Way, datetime.date]]) -> None:
         if first_date != date:
             meanings = f"{first_date} in {first_way.language!r} and {date} in {way.language!r}"
             raise ValueError(f"{text!r} must mean one date, got {meanings}")
-
-
-def load_dates(config: Dates) -> Dataset:
-    """Written dates and their ISO form, in characters; nothing varies from epoch to epoch.
-
-    >>> dates = load_dates(Dates(n_train=50, n_valid=10, n_test=10))
-    >>> dates.tokenizer.decode(dates.test.batch([0]).source[0].tolist())
-    'zondag 3 februari 2069'
-    """
-    pairs = write_pairs(config)
-    train, rest = pairs[: config.n_train], pairs[config.n_train :]
-    tokenizer = Tokenizer.characters(text for pair in train for text in pair)
-    return Dataset(
-        train=PairExamples.of(train, tokenizer),
-        valid=PairExamples.of(rest[: config.n_valid], tokenizer),
-        test=PairExamples.of(rest[config.n_valid :], tokenizer),
-        tokenizer=tokenizer,
-    )
 
 
 def write_pairs(config: Dates) -> list[tuple[str, str]]:

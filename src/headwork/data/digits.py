@@ -14,7 +14,7 @@ N_DIGITS = 1797
 
 @dataclass(frozen=True, kw_only=True)
 class Digits(serialise.Checked):
-    """How the digits are split; `augment` shifts, turns and zooms each training image a little."""
+    """How the digits are split; `augment` shifts, rotates and zooms each training image a little."""
 
     augment: bool = True
     n_valid: int = 300
@@ -25,27 +25,21 @@ class Digits(serialise.Checked):
         super().__post_init__()
         check_sizes(N_DIGITS, self.n_valid, self.n_test, at_least=10)
 
-    @property
-    def image(self) -> tuple[int, int]:
-        """How many (rows, columns) of pixels there are."""
-        return 8, 8
+    def load(self, seed: int = 0) -> Dataset:
+        """The digits; `seed` drives the augmentation.
 
+        >>> digits = Digits().load()
+        >>> len(digits.train), digits.train.batch([0, 1]).image.shape
+        (1197, torch.Size([2, 1, 8, 8]))
+        """
+        from sklearn import datasets
 
-def load_digits(config: Digits, seed: int = 0) -> Dataset:
-    """The digits; `seed` drives the augmentation.
-
-    >>> digits = load_digits(Digits())
-    >>> len(digits.train), digits.train.batch([0, 1]).image.shape
-    (1197, torch.Size([2, 1, 8, 8]))
-    """
-    from sklearn import datasets
-
-    digits = datasets.load_digits()
-    return make_image_dataset(
-        digits.images.astype(np.uint8),
-        digits.target,
-        brightest=16,
-        split=split_by_label(digits.target, config.n_valid, config.n_test, config.split_seed),
-        moves=Moves(shift=0.4, turn=10, zoom=0.1) if config.augment else None,
-        seed=seed,
-    )
+        digits = datasets.load_digits()
+        return make_image_dataset(
+            digits.images.astype(np.uint8),
+            digits.target,
+            brightest=16,
+            split=split_by_label(digits.target, self.n_valid, self.n_test, self.split_seed),
+            moves=Moves(shift=0.4, rotation=10, zoom=0.1) if self.augment else None,
+            seed=seed,
+        )

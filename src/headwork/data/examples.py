@@ -14,8 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwork.data.batches import Batch
+from headwork.batches import Batch
 from headwork.data.tokenizer import Tokenizer
+from headwork.tasks import Task
 
 
 @runtime_checkable
@@ -32,13 +33,35 @@ class Examples(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """What is learned from, what the best model is chosen on, and what it is judged by in the end."""
+    """What is learned from, what the best model is chosen on, what it is judged by in the end; and what to learn."""
 
     train: Examples
     valid: Examples
     test: Examples
-    labels: tuple[str, ...] | None = None
+    task: Task
     tokenizer: Tokenizer | None = None
+
+
+@runtime_checkable
+class DataConfig(Protocol):
+    """A frozen dataclass that says which data: `load` reads them. The seed drives what varies, never the split."""
+
+    def load(self, seed: int = 0) -> Dataset: ...
+
+
+def image_size(examples: Examples) -> tuple[int, int] | None:
+    """The (rows, columns) of the pixels of the examples; None if they are not images.
+
+    >>> image_size(hw.data.Digits().load().test)
+    (8, 8)
+    """
+    first = examples.batch([0])[0]
+    return (first.shape[2], first.shape[3]) if first.ndim == 4 and first.is_floating_point() else None
+
+
+def check_seed(seed: int) -> None:
+    if seed < 0:
+        raise ValueError(f"seed must be 0 or more, got {seed}")
 
 
 def choose(indices: Sequence[int], n_examples: int) -> Int[Tensor, "batch"]:
@@ -65,9 +88,9 @@ def random_numbers(seed: int, epoch: int, n_examples: int, n_numbers: int) -> Fl
     >>> random_numbers(seed=0, epoch=1, n_examples=100, n_numbers=2)[7]
     tensor([0.2300, 0.9299], dtype=torch.float64)
     """
-    for name, number in (("seed", seed), ("epoch", epoch)):
-        if number < 0:
-            raise ValueError(f"{name} must be 0 or more, got {number}")
+    check_seed(seed)
+    if epoch < 0:
+        raise ValueError(f"epoch must be 0 or more, got {epoch}")
     # The word keeps these numbers apart from others that are drawn from the same seed and epoch, such as the order.
     generator = np.random.default_rng([seed, epoch, *b"examples"])
     return torch.from_numpy(generator.random((n_examples, n_numbers)))

@@ -10,9 +10,10 @@ from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwork.data.batches import ImageBatch
-from headwork.data.examples import Dataset, choose, random_numbers
+from headwork.batches import ImageBatch
+from headwork.data.examples import Dataset, check_seed, choose, random_numbers
 from headwork.data.splits import Split
+from headwork.tasks import Classification
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Moves:
     """How far a training image may go, either way: pixels along each axis, degrees, and a share of its size."""
 
     shift: float
-    turn: float = 0.0
+    rotation: float = 0.0
     zoom: float = 0.0
 
 
@@ -42,19 +43,19 @@ class ImageExamples:
         if epoch is not None and self.moves is not None:
             numbers = 2 * random_numbers(self.seed, epoch, len(self), 4)[chosen].float() - 1
             shift = self.moves.shift * numbers[:, :2]
-            turn = math.radians(self.moves.turn) * numbers[:, 2]
+            rotation = math.radians(self.moves.rotation) * numbers[:, 2]
             zoom = 1 + self.moves.zoom * numbers[:, 3]
-            image = move_images(image, shift, turn, zoom)
+            image = move_images(image, shift, rotation, zoom)
         return ImageBatch(image, self.labels[chosen])
 
 
 def move_images(
     images: Float[Tensor, "batch channel row column"],
     shift: Float[Tensor, "batch 2"],
-    turn: Float[Tensor, "batch"],
+    rotation: Float[Tensor, "batch"],
     zoom: Float[Tensor, "batch"],
 ) -> Float[Tensor, "batch channel row column"]:
-    """Each image zoomed and turned (in radians, from the rows to the columns) about its middle, then shifted.
+    """Each image zoomed and rotated (in radians, from the rows to the columns) about its middle, then shifted.
 
     Where nothing was, there are zeros; between pixels, a mix of four.
 
@@ -64,12 +65,12 @@ def move_images(
               [1., 2.]]]])
     """
     _, _, n_rows, n_columns = images.shape
-    turn, zoom = turn[:, None, None], zoom[:, None, None]
+    rotation, zoom = rotation[:, None, None], zoom[:, None, None]
     # Each pixel asks where it comes from. No matrix product: its rounding depends on where in memory the numbers lie.
     row = torch.arange(n_rows)[:, None] - (n_rows - 1) / 2 - shift[:, 0, None, None]
     column = torch.arange(n_columns) - (n_columns - 1) / 2 - shift[:, 1, None, None]
-    from_row = (turn.cos() * row + turn.sin() * column) / zoom
-    from_column = (turn.cos() * column - turn.sin() * row) / zoom
+    from_row = (rotation.cos() * row + rotation.sin() * column) / zoom
+    from_column = (rotation.cos() * column - rotation.sin() * row) / zoom
     # PyTorch's grid is (column, row), and an image is 2 wide.
     grid = torch.stack([2 * from_column / n_columns, 2 * from_row / n_rows], -1)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
@@ -85,11 +86,12 @@ def make_image_dataset(
     seed: int,
 ) -> Dataset:
     """Grey images with values from 0 to `brightest`, as a data set whose training images move."""
+    check_seed(seed)
     pixels = torch.from_numpy(images).float()[:, None] / brightest
     classes = torch.from_numpy(labels).long()
     return Dataset(
         train=ImageExamples(pixels[split.train], classes[split.train], moves, seed),
         valid=ImageExamples(pixels[split.valid], classes[split.valid]),
         test=ImageExamples(pixels[split.test], classes[split.test]),
-        labels=tuple(str(label) for label in sorted(set(labels.tolist()))),
+        task=Classification(tuple(str(label) for label in sorted(set(labels.tolist())))),
     )

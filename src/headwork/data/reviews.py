@@ -20,6 +20,7 @@ from headwork.data.examples import Dataset
 from headwork.data.splits import check_sizes
 from headwork.data.text_examples import Rows, TextExamples
 from headwork.data.tokenizer import BytePairs, Tokenizer, Words, make_tokenizer
+from headwork.tasks import Classification
 
 LABELS = ("negative", "positive")
 
@@ -42,9 +43,24 @@ class Reviews(serialise.Checked):
             if count < 2 or count % 2:
                 raise ValueError(f"{name} must be even, half of it for each label, and 2 or more, got {count}")
 
+    def load(self, seed: int = 0) -> Dataset:
+        """The reviews as ids, each led by BEGIN; nothing varies from epoch to epoch.
+
+        >>> reviews = Reviews(source="rotten_tomatoes", max_tokens=16).load()
+        >>> reviews.train.batch([0, 1]).ids.shape
+        torch.Size([2, 16])
+        """
+        parts = read_reviews(self)
+        tokenizer = make_tokenizer(self.tokenizer, parts.train.texts)
+        train, valid, test = (
+            TextExamples(Rows.of(encode_starts(part.texts, tokenizer, self.max_tokens)), torch.tensor(part.labels))
+            for part in parts
+        )
+        return Dataset(train=train, valid=valid, test=test, task=Classification(LABELS), tokenizer=tokenizer)
+
 
 class LabelledTexts(NamedTuple):
-    """Texts, and for each the place of its label in `LABELS`."""
+    """Texts, and for each the index of its label in `LABELS`."""
 
     texts: list[str]
     labels: list[int]
@@ -56,22 +72,6 @@ class ReviewTexts(NamedTuple):
     train: LabelledTexts
     valid: LabelledTexts
     test: LabelledTexts
-
-
-def load_reviews(config: Reviews) -> Dataset:
-    """The reviews as ids, each led by BEGIN; nothing varies from epoch to epoch.
-
-    >>> reviews = load_reviews(Reviews(source="rotten_tomatoes", max_tokens=16))
-    >>> reviews.train.batch([0, 1]).ids.shape
-    torch.Size([2, 16])
-    """
-    parts = read_reviews(config)
-    tokenizer = make_tokenizer(config.tokenizer, parts.train.texts)
-    train, valid, test = (
-        TextExamples(Rows.of(encode_starts(part.texts, tokenizer, config.max_tokens)), torch.tensor(part.labels))
-        for part in parts
-    )
-    return Dataset(train=train, valid=valid, test=test, labels=LABELS, tokenizer=tokenizer)
 
 
 def encode_starts(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> list[list[int]]:
@@ -95,9 +95,9 @@ def read_reviews(config: Reviews) -> ReviewTexts:
     parts: list[list[tuple[str, int]]] = [[], [], []]
     for label, texts in enumerate(by_label):
         first = int(generator.integers(len(texts)))
-        turned = texts[first:] + texts[:first]
-        held_out = turned[:n_valid], turned[n_valid : n_valid + n_test]
-        for part, chosen in zip(parts, (turned[n_valid + n_test :], *held_out), strict=True):
+        rotated = texts[first:] + texts[:first]
+        held_out = rotated[:n_valid], rotated[n_valid : n_valid + n_test]
+        for part, chosen in zip(parts, (rotated[n_valid + n_test :], *held_out), strict=True):
             part += [(text, label) for text in chosen]
     return ReviewTexts(*(LabelledTexts([text for text, _ in part], [label for _, label in part]) for part in parts))
 

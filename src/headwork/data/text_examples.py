@@ -4,12 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
+from numpy import ndarray
 from torch import Tensor
 
 from headwork import masks
-from headwork.data.batches import IGNORE, PairBatch, TextBatch, TokenBatch
+from headwork.batches import IGNORE, MaskedBatch, PairBatch, TextBatch, TokenBatch
 from headwork.data.examples import choose, random_numbers
 from headwork.data.tokenizer import Tokenizer
 
@@ -37,6 +39,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def max_tokens(self) -> int:
+        return int(self.lengths.max())
+
     def padded(self, chosen: Int[Tensor, "batch"]) -> tuple[Int[Tensor, "batch token"], Bool[Tensor, "batch token"]]:
         """The chosen rows, with padding behind them up to the longest, and which tokens are real.
 
@@ -47,8 +53,8 @@ class Rows:
         lengths = self.lengths[chosen]
         n_token = int(lengths.max())
         visible = masks.padding(lengths, n_token)[:, 0, 0]
-        places = self.starts[chosen, None] + torch.arange(n_token)
-        return self.ids[places.where(visible, 0)].where(visible, Tokenizer.pad), visible
+        positions = self.starts[chosen, None] + torch.arange(n_token)
+        return self.ids[positions.where(visible, 0)].where(visible, Tokenizer.pad), visible
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +66,11 @@ class TextExamples:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest text."""
+        return self.texts.max_tokens
 
     def batch(self, indices: Sequence[int], epoch: int | None = None) -> TextBatch:
         chosen = choose(indices, len(self))
@@ -95,6 +106,11 @@ class PairExamples:
     def __len__(self) -> int:
         return len(self.sources)
 
+    @property
+    def max_tokens(self) -> int:
+        """The longest source or target as the model reads it: without its last token."""
+        return max(self.sources.max_tokens, self.targets.max_tokens - 1)
+
     def batch(self, indices: Sequence[int], epoch: int | None = None) -> PairBatch:
         chosen = choose(indices, len(self))
         whole, visible = self.targets.padded(chosen)
@@ -102,7 +118,6 @@ class PairExamples:
         return PairBatch(
             *self.sources.padded(chosen),
             target=whole[:, :-1].where(has_next, Tokenizer.pad),
-            target_visible=has_next,
             next=whole[:, 1:].where(has_next, IGNORE),
         )
 
@@ -134,5 +149,39 @@ class WindowExamples:
         if epoch is not None and self.anywhere:
             n_starts = len(self.ids) - self.n_context
             starts = (random_numbers(self.seed, epoch, len(self), 1)[chosen, 0] * n_starts).long()
-        places = starts[:, None] + torch.arange(self.n_context)
-        return TokenBatch(self.ids[places], self.ids[places + 1])
+        positions = starts[:, None] + torch.arange(self.n_context)
+        return TokenBatch(self.ids[positions], self.ids[positions + 1])
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedExamples:
+    """Windows of a text in which some tokens are masked as in BERT, others in each epoch if that `varies`.
+
+    Of the chosen tokens 80 % become `mask`, 10 % any token of the vocabulary, and 10 % stay as they are.
+    """
+
+    windows: WindowExamples
+    mask: int
+    n_tokens: int
+    share: float = 0.15
+    varies: bool = False
+    seed: int = 0
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def batch(self, indices: Sequence[int], epoch: int | None = None) -> MaskedBatch:
+        whole = self.windows.batch(indices, epoch).ids
+        rows = [self._mask(row.numpy(), index, epoch) for row, index in zip(whole, indices, strict=True)]
+        return MaskedBatch(*(torch.from_numpy(np.stack(part)) for part in zip(*rows, strict=True)))
+
+    def _mask(self, row: ndarray, index: int, epoch: int | None) -> tuple[ndarray, ndarray]:
+        """The row with its masks, and the original tokens under them: a function of seed, epoch and index."""
+        words = (0, 0) if epoch is None or not self.varies else (self.seed, 1 + epoch)
+        generator = np.random.default_rng([*words, index, *b"masks"])
+        draw = generator.random(len(row))
+        chosen = draw <= max(self.share, draw.min())  # one token at least, so that every window has a target
+        how = generator.random(len(row))
+        any_token = generator.integers(self.n_tokens, size=len(row))
+        masked = np.where(how < 0.8, self.mask, np.where(how < 0.9, any_token, row))
+        return np.where(chosen, masked, row), np.where(chosen, row, IGNORE)

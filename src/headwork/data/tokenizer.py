@@ -18,6 +18,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from headwork import serialise
 
+MASK = "<mask>"
 SPECIAL = ("<pad>", "<begin>", "<end>", "\N{REPLACEMENT CHARACTER}")
 _SEEN = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
 
@@ -129,6 +130,23 @@ class Tokenizer:
         tokenizer.normalizer = learned.normalizer
         tokenizer.pre_tokenizer = learned.pre_tokenizer
         return cls(tokenizer)
+
+    def with_mask(self) -> "Tokenizer":
+        """The same with one token more, `mask`, which no text can spell either.
+
+        >>> tokenizer = Tokenizer.characters(["abba"]).with_mask()
+        >>> tokenizer.mask, tokenizer.strings([4, 6, 5])
+        (6, ['a', '<mask>', 'b'])
+        """
+        data = json.loads(self.to_json())
+        if MASK in data["model"]["vocab"]:
+            raise ValueError(f"the tokenizer must have no token {MASK!r} yet, got one that has")
+        data["model"]["vocab"][MASK] = len(self)
+        return Tokenizer.from_json(json.dumps(data))
+
+    @property
+    def mask(self) -> int | None:
+        return self.tokenizer.token_to_id(MASK)
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":

@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from torch.optim.lr_scheduler import OneCycleLR
 
 from headwork import choices
-from headwork.data import Digits, load_data
-from headwork.data.batches import ImageBatch
+from headwork.batches import ImageBatch
+from headwork.data import Digits
 from headwork.data.image_examples import ImageExamples, move_images
 from headwork.models import VisionTransformer, VisionTransformerConfig
 
@@ -39,7 +39,7 @@ class Score(NamedTuple):
 
 def digits(*splits: Literal["train", "valid", "test"], first: int | None = None) -> ImageBatch:
     """The images and labels of these splits together, or the first ones only."""
-    data = load_data(Digits(augment=False))
+    data = Digits(augment=False).load()
     parts = [part for split in splits for part in (getattr(data, split),) if isinstance(part, ImageExamples)]
     images, labels = (
         torch.cat(tensors)[:first] for tensors in zip(*((p.images, p.labels) for p in parts), strict=True)

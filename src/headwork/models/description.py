@@ -44,7 +44,7 @@ class Description:
 class ModelConfig(Protocol):
     """A frozen dataclass that says all about a model: `build` makes it, with fresh weights."""
 
-    def build(self, *, device: Device = None, dtype: torch.dtype | None = None) -> nn.Module: ...
+    def build(self) -> nn.Module: ...
 
 
 def describe(model: object) -> Description | None:

@@ -1,6 +1,7 @@
 """Complete, named configurations, each with the time it takes and the result it gives."""
 
 from headwork.recipes.catalogue import RECIPES as RECIPES
-from headwork.recipes.catalogue import Changes as Changes
-from headwork.recipes.catalogue import change as change
 from headwork.recipes.catalogue import find_recipe as find_recipe
+from headwork.recipes.catalogue import own_classes as own_classes
+from headwork.recipes.overrides import override as override
+from headwork.recipes.overrides import read_settings as read_settings

@@ -1,13 +1,13 @@
-"""Dates in words, translated into figures."""
+"""Dates in words, translated into ISO 8601."""
 
 from headwork import choices
 from headwork.data import Dates
 from headwork.models.encoder_decoder import EncoderDecoderConfig
-from headwork.training.config import AdamW, RunConfig, TrainingConfig
+from headwork.training import VOCAB_OF_DATA, AdamW, RunConfig, TrainingConfig
 
 
 def dates() -> RunConfig:
-    """An encoder-decoder that turns "dimanche 15 novembre 2026" into "2026-11-15", in seven languages.
+    """An encoder-decoder that translates "dimanche 15 novembre 2026" into "2026-11-15", in seven languages.
 
     2 minutes on two cores of an AMD EPYC; seed 0: 100.0 % of 1,000 unseen dates are translated exactly.
     """
@@ -15,7 +15,7 @@ def dates() -> RunConfig:
         name="dates",
         data=Dates(),
         model=EncoderDecoderConfig(
-            vocab=1,  # as many as the dates have, once they are read
+            vocab=VOCAB_OF_DATA,
             d_model=64,
             n_encoder_layers=2,
             n_decoder_layers=2,

@@ -3,7 +3,7 @@
 from headwork import choices
 from headwork.data import Reviews
 from headwork.models.encoder import EncoderConfig
-from headwork.training.config import AdamW, RunConfig, TrainingConfig
+from headwork.training import VOCAB_OF_DATA, AdamW, RunConfig, TrainingConfig
 
 
 def reviews_encoder() -> RunConfig:
@@ -15,7 +15,7 @@ def reviews_encoder() -> RunConfig:
         name="reviews-encoder",
         data=Reviews(max_tokens=256),
         model=EncoderConfig(
-            vocab=1,  # as many as the reviews have, once they are read
+            vocab=VOCAB_OF_DATA,
             head=choices.ClassificationHead(n_classes=2, pooling=choices.MeanPooling()),
             d_model=64,
             n_layers=1,

@@ -3,7 +3,7 @@
 from headwork import choices
 from headwork.data import BundledText
 from headwork.models.decoder import DecoderConfig
-from headwork.training.config import AdamW, RunConfig, TrainingConfig
+from headwork.training import VOCAB_OF_DATA, AdamW, RunConfig, TrainingConfig
 
 
 def text_gpt() -> RunConfig:
@@ -15,7 +15,7 @@ def text_gpt() -> RunConfig:
         name="text-gpt",
         data=BundledText(n_context=128),
         model=DecoderConfig(
-            vocab=1,  # as many as the text has characters, once it is read
+            vocab=VOCAB_OF_DATA,
             d_model=128,
             n_layers=4,
             heads=choices.Heads(n_heads=4),

@@ -8,18 +8,16 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from torch import Generator, Tensor, nn
 
+from headwork.batches import to_device
 from headwork.data import Dataset, Examples, Tokenizer
 from headwork.figures import Mistake, Picture, draw_attention
 from headwork.generation import Sample, stream_long, translate
 from headwork.models import Decoder, EncoderDecoder, describe
-from headwork.models.published import AnyConfig as ModelConfig
-from headwork.reports.adapter import metrics_of
 from headwork.reports.classification import Classification, list_texts, show_images
 from headwork.reports.page import Part, Passage
 from headwork.reports.run_report import RunReport, write_report
 from headwork.storage.metrics_log import METRICS, read_metrics
 from headwork.tables import Cell, Table
-from headwork.training.evaluation import on_device
 from headwork.training.run import Run
 
 REPORT = "report.html"
@@ -71,7 +69,7 @@ def report_run(
             *([] if command is None else [("command", command)]),
         ),
         rows=read_metrics(run.folder / METRICS),
-        metric=metrics_of(run.task)[0],
+        metric=run.task.metrics[0],
         label_smoothing=run.config.training.label_smoothing,
         classification=classify(run, data, evaluation),
         samples=tuple(generate_samples(run, model, data.test)),
@@ -102,7 +100,7 @@ def count(n: int | None, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
-def choices_of(config: ModelConfig) -> Iterator[tuple[str, Cell]]:
+def choices_of(config: object) -> Iterator[tuple[str, Cell]]:
     """What tells one model from another of its kind."""
     shown = {
         "d_model": "d_model",
@@ -180,7 +178,7 @@ def _translations(model: EncoderDecoder, tokenizer: Tokenizer, batch: Any) -> Ta
 
 def attention_pictures(run: Run, model: nn.Module, examples: Examples) -> Iterator[Picture]:
     """The attention of the model on the first examples."""
-    batch = on_device(examples.batch(range(min(N_EXAMPLES, len(examples)))), next(model.parameters()).device)
+    batch = to_device(examples.batch(range(min(N_EXAMPLES, len(examples)))), next(model.parameters()).device)
     tokenizer = run.tokenizer
     strings = None if tokenizer is None else lambda ids: tokenizer.strings(ids.tolist())
     return draw_attention(model, batch, strings, N_EXAMPLES)

@@ -1,8 +1,8 @@
 """Folders that are whole or not there at all.
 
-A folder is written beside its place, flushed to the disk, and given its name in one step; a manifest with the SHA-256
-of every file is written last and compared when the folder is read. Whoever is killed while writing leaves nothing half
-done under the folder's name, and one flipped bit is found.
+A folder is written under another name, flushed to the disk, and renamed in one step; a manifest with the SHA-256 of
+every file is written last and compared when the folder is read. A process that is killed while writing leaves nothing
+half done under the folder's name, and one flipped bit is found.
 """
 
 import errno
@@ -12,10 +12,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
 
 
 class DamagedError(RuntimeError):
@@ -26,7 +27,7 @@ class DamagedError(RuntimeError):
 def new_folder(path: Path, n_bytes: int = 0) -> Iterator[Path]:
     """Write into the folder that is given; when the block ends well it becomes `path`, whole and checked.
 
-    `n_bytes` is about how much will be written: a disk with less room is refused before anything is written.
+    `n_bytes` is about how much will be written: a disk with less space is refused before anything is written.
     """
     if path.exists():
         raise ValueError(f"folder must be a new one, got {path}, which exists")
@@ -34,7 +35,7 @@ def new_folder(path: Path, n_bytes: int = 0) -> Iterator[Path]:
     try:
         with explain_disk_errors(path, n_bytes):
             path.parent.mkdir(parents=True, exist_ok=True)
-            check_room(path.parent, n_bytes)
+            check_free_space(path.parent, n_bytes)
             shutil.rmtree(staging, ignore_errors=True)
             staging.mkdir()
             yield staging
@@ -61,8 +62,8 @@ def explain_disk_errors(path: Path, n_bytes: int = 0) -> Iterator[None]:
         raise OSError(error.errno, f"cannot write {path}{needed}: {error.strerror or error}") from error
 
 
-def check_room(folder: Path, n_bytes: int) -> None:
-    """Raise unless the disk has room for so many bytes, and a little more."""
+def check_free_space(folder: Path, n_bytes: int) -> None:
+    """Raise unless the disk has so many bytes free, and a little more."""
     free = shutil.disk_usage(folder).free
     if free < n_bytes + 2**20:
         raise OSError(errno.ENOSPC, f"{free:,} bytes are free", str(folder))
@@ -124,8 +125,9 @@ def link_file(source: Path, path: Path) -> None:
 def _seal(folder: Path) -> None:
     files = sorted(path for path in folder.iterdir() if path.is_file())
     stated = {path.name: {"bytes": path.stat().st_size, "sha256": digest(path)} for path in files}
+    manifest = {"format": FORMAT, "headwork": version("headwork"), "torch": version("torch"), "files": stated}
     # No newline at the end: whatever is cut off, it is not JSON any more.
-    (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, "files": stated}), encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"sha256": _digest_of(manifest)}), encoding="utf-8")
     for path in (*files, folder / MANIFEST, folder):
         _flush(path)
 
@@ -138,18 +140,24 @@ def _read_manifest(folder: Path) -> dict[str, dict[str, object]]:
         raise DamagedError(f"{folder} has no {MANIFEST}: it was not written to its end") from None
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"{path} is damaged: {error}") from None
-    is_whole = (
-        isinstance(manifest, dict)
-        and manifest.keys() == {"format", "files"}
-        and manifest["format"] == FORMAT
-        and isinstance(manifest["files"], dict)
-        and all(
-            isinstance(stated, dict) and stated.keys() == {"bytes", "sha256"} for stated in manifest["files"].values()
+    is_old = isinstance(manifest, dict) and manifest.keys() == {"format", "files"} and manifest["format"] == 1
+    if is_old and isinstance(manifest["files"], dict):
+        raise ValueError(
+            f"{folder} was written by headwork 0.1 (format 1), and this version reads format {FORMAT}: names in models "
+            "have changed since. Train the model again, or load it with headwork 0.1"
         )
-    )
-    if not is_whole:
-        raise DamagedError(f"{path} is damaged: it is not a manifest of format {FORMAT}")
+    if not isinstance(manifest, dict) or manifest.pop("sha256", None) != _digest_of(manifest):
+        raise DamagedError(f"{path} is damaged: its SHA-256 is not the one it states")
+    if manifest["format"] != FORMAT:
+        raise ValueError(
+            f"{folder} was written by headwork {manifest['headwork']} in format {manifest['format']}, and this version "
+            f"reads format {FORMAT}: load it with a newer headwork"
+        )
     return manifest["files"]
+
+
+def _digest_of(manifest: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _flush(path: Path) -> None:

@@ -1,7 +1,4 @@
-"""`metrics.jsonl`, the log of a run: one JSON object in a line for each evaluation of each split.
-
-{"step": 20, "epoch": 1.0, "split": "valid", "loss": 0.4, "accuracy": 0.9, "seconds": 2.5}
-"""
+"""The metrics of a run in `metrics.jsonl`, one row for each evaluation of a split: written here, and read here."""
 
 import json
 import math
@@ -14,15 +11,18 @@ from headwork.storage.folders import append_to_file, replace_file
 METRICS = "metrics.jsonl"
 
 
-def append_row(path: Path, row: MetricRow) -> None:
-    """Add a line to the log."""
-    append_to_file(path, _line(row))
+class MetricsLog:
+    """Appends rows; a run that is resumed at a step forgets what came after it."""
 
+    def __init__(self, folder: Path, step: int = 0) -> None:
+        self.path = folder / METRICS
+        rows = read_metrics(self.path) if self.path.exists() else []
+        # The test row comes last of all, so a run that goes on will write it again.
+        kept = [row for row in rows if row.step <= step and row.split != "test"]
+        replace_file(self.path, "".join(map(_line, kept)))
 
-def forget_after(path: Path, step: int) -> None:
-    """Remove the rows of later steps, and the test rows: a run that goes on from this step writes them again."""
-    rows = read_metrics(path) if path.exists() else []
-    replace_file(path, "".join(_line(row) for row in rows if row.step <= step and row.split != "test"))
+    def write(self, row: MetricRow) -> None:
+        append_to_file(self.path, _line(row))
 
 
 def read_metrics(path: Path) -> list[MetricRow]:
@@ -49,10 +49,8 @@ def read_metrics(path: Path) -> list[MetricRow]:
 
 
 def _line(row: MetricRow) -> str:
-    """Epochs with four decimals, seconds with three, and null for what is not a finite number."""
-    values = {name: value if math.isfinite(value) else None for name, value in row.values.items()}
-    data = {"step": row.step, "epoch": round(row.epoch, 4), "split": row.split, **values}
-    return json.dumps({**data, "seconds": round(row.seconds, 3)}) + "\n"
+    data = {"step": row.step, "epoch": round(row.epoch, 4), "split": row.split, **row.values}
+    return json.dumps({**data, "seconds": round(row.seconds, 3)}, allow_nan=False) + "\n"
 
 
 def _read_row(line: bytes) -> MetricRow:
@@ -69,11 +67,11 @@ def _read_row(line: bytes) -> MetricRow:
     if not isinstance(step, int) or isinstance(step, bool):
         raise ValueError(f"step must be a whole number, got {step!r}")
     check_one_of(SPLITS, split=split)
-    values = {key: _read_number(key, value) for key, value in data.items()}
-    epoch, seconds = values.pop("epoch"), values.pop("seconds")
+    numbers = {key: _read_number(key, value) for key, value in data.items()}
+    epoch, seconds = numbers.pop("epoch"), numbers.pop("seconds")
     if not math.isfinite(epoch) or not math.isfinite(seconds):
         raise ValueError(f"epoch and seconds must be finite numbers, got {epoch} and {seconds}")
-    return MetricRow(step, epoch, split, values, seconds)
+    return MetricRow(step, epoch, split, numbers, seconds)
 
 
 def _read_number(key: str, value: object) -> float:

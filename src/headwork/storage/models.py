@@ -1,48 +1,115 @@
 """A model as a folder: its weights in safetensors, its config in JSON, and a manifest that says both are whole."""
 
 import errno
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from headwork.convert import Conversion, conversions_of
-from headwork.models.description import ModelConfig
-from headwork.models.published import MODEL_CONFIGS
+from headwork.models import (
+    MODEL_CONFIGS,
+    Decoder,
+    Encoder,
+    EncoderDecoder,
+    GaussianImageEncoder,
+    ResNet,
+    VisionTransformer,
+)
 from headwork.serialise import config_from_dict, config_to_dict
 from headwork.storage.folders import MANIFEST, DamagedError, new_folder, verify
 
+MODELS = (Encoder, Decoder, EncoderDecoder, VisionTransformer, GaussianImageEncoder, ResNet)
+"""A file names one of these if the model has parts of a user's own."""
 CONFIG, WEIGHTS, BEST = "config.json", "model.safetensors", "checkpoints/best.json"
 
 
 def save(model: nn.Module, folder: Path | str) -> None:
     """Write a model into a new folder: `config.json`, `model.safetensors`, and the manifest that verifies them.
 
-    The model is one of `hw.models`, also if `hw.convert` has changed it.
+    The model is one of `hw.models`, also if it has parts of your own or `hw.convert` has changed it; or a
+    module of your own whose constructor's arguments are attributes of the same names.
     """
-    if not isinstance(getattr(model, "config", None), ModelConfig):
-        raise ValueError(f"model must be one of headwork.models, which know their config, got {type(model).__name__}")
-    about = {"model": config_to_dict(model.config)}
+    about: dict[str, object] = {"model": config_to_dict(model)}
     conversions = [config_to_dict(conversion) for conversion in conversions_of(model)]
+    if conversions:
+        about["conversions"] = conversions
+    check_rebuilds(model, about)
     with new_folder(Path(folder), n_bytes(model.state_dict())) as staging:
-        write_json(about | ({"conversions": conversions} if conversions else {}), staging / CONFIG)
+        write_json(about, staging / CONFIG)
         write_tensors(model.state_dict(), staging / WEIGHTS)
 
 
-def load(folder: Path | str) -> nn.Module:
-    """The model in a folder, ready to be asked (`eval`); the folder of a run gives the best of its checkpoints."""
+def load(
+    folder: Path | str,
+    *,
+    classes: Iterable[type] = (),
+    model: nn.Module | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> nn.Module:
+    """The model in a folder, in `eval` mode; the folder of a run gives the best of its checkpoints.
+
+    `classes` are your own, which a folder may name and only you can pass; `model` is filled instead of building one.
+    """
     folder = find_model(Path(folder))
     if (folder / MANIFEST).exists():
         verify(folder)
-    about = read_json(folder / CONFIG)
-    model: nn.Module = config_from_dict(about.get("model"), MODEL_CONFIGS).build()
+    if model is None:
+        model = rebuild(read_json(folder / CONFIG), classes)
+    return fill(model, folder).to(device=device, dtype=dtype).eval()
+
+
+def rebuild(about: Mapping[str, object], classes: Iterable[type] = ()) -> nn.Module:
+    """The model that a `config.json` describes, with fresh weights."""
+    found: Any = config_from_dict(about.get("model"), [*MODEL_CONFIGS, *MODELS, *classes])
+    model: nn.Module = found if isinstance(found, nn.Module) else found.build()
     for conversion in cast(list[object], about.get("conversions", [])):
         model = config_from_dict(conversion, get_args(Conversion)).apply(model).model
-    return fill(model, folder).eval()
+    return model
+
+
+def check_rebuilds(model: nn.Module, about: Mapping[str, object]) -> None:
+    """Raise if the model is not what its config describes: it was changed after it was built."""
+    # A conversion computes new weights from the old ones, which needs real numbers.
+    with torch.device("cpu" if "conversions" in about else "meta"), torch.random.fork_rng(devices=[]):
+        fresh = rebuild(about, classes_in(model))
+    ours, theirs = dict(model.named_modules()), dict(fresh.named_modules())
+    for name in dict.fromkeys([*theirs, *ours]):
+        here, there = (type(of.get(name)).__name__ if name in of else "nothing" for of in (ours, theirs))
+        if here != there:
+            raise ValueError(
+                f"model must be what its config describes, got a {here} at {name!r}, where {there} would be built: "
+                "pass a module of your own to the model's constructor, so that it can be saved"
+            )
+    shapes = [{name: tensor.shape for name, tensor in each.state_dict().items()} for each in (model, fresh)]
+    for name in dict.fromkeys([*shapes[1], *shapes[0]]):
+        if shapes[0].get(name) != shapes[1].get(name):
+            here, there = (str(tuple(of[name])) if name in of else "no such weight" for of in shapes)
+            raise ValueError(
+                f"model must be what its config describes, got {here} for {name!r}, where {there} would be built"
+            )
+
+
+def classes_in(thing: object) -> set[type]:
+    """The classes of a config or model and of what it is made of: those that its file may name."""
+    if isinstance(thing, list | tuple):
+        return {kind for item in thing for kind in classes_in(item)}
+    if is_dataclass(thing):
+        names = [field.name for field in fields(thing)]
+    elif isinstance(thing, nn.Module):
+        names = ["config", *inspect.signature(type(thing)).parameters]
+    else:
+        return set()
+    parts = [*(getattr(thing, name, None) for name in names), *dict(getattr(thing, "parts", {})).values()]
+    return {type(thing), *classes_in(parts)}
 
 
 def find_model(folder: Path) -> Path:

@@ -1,79 +1,133 @@
-"""One label for an image or for a text."""
+"""Labels for an image, a text or anything else: one of them, or any number."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwork.data import ImageBatch, TextBatch
-from headwork.tasks.task import Share, Shares
+from headwork.batches import Batch, call_model
+from headwork.checks import check_probability
+from headwork.metric import Metric, MetricSum, MetricSums
+from headwork.serialise import Checked
+from headwork.tasks.task import Evaluation, Scores
+
+ACCURACY = Metric("accuracy", percent=True)
+MACRO_F1 = Metric("macro_f1", percent=True)
+LABEL_ACCURACY = Metric("label_accuracy", percent=True)
 
 
-def score_labels(
-    logits: Float[Tensor, "batch class"], label: Int[Tensor, "batch"], label_smoothing: float = 0.0
-) -> Shares:
-    """Cross-entropy, and how many are right.
+@dataclass(frozen=True)
+class Classification(Checked):
+    """Which of the labels an example has; the target of a batch is the index of the label.
 
-    >>> scores = score_labels(torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 0.0]]), torch.tensor([0, 1, 1]))
-    >>> scores["accuracy"].total.item(), scores["accuracy"].weight
-    (2.0, 3)
+    The loss is the cross-entropy, with `label_smoothing`, each target weighted by the weight of its class. The loss of
+    an evaluation has neither, so that runs can be compared.
     """
-    loss = F.cross_entropy(logits, label, reduction="sum", label_smoothing=label_smoothing)
-    right = (logits.detach().argmax(-1) == label).float().sum()
-    return {"loss": Share(loss, len(label)), "accuracy": Share(right, len(label))}
+
+    labels: tuple[str, ...]
+    label_smoothing: float = 0.0
+    class_weights: tuple[float, ...] | None = None
+
+    output: ClassVar[str] = "class"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_probability(label_smoothing=self.label_smoothing)
+        weights = self.class_weights
+        if weights is not None and (len(weights) != len(self.labels) or min(weights) < 0):
+            raise ValueError(
+                f"class_weights must have one weight of 0 or more for each of the {len(self.labels)} labels, "
+                f"got {weights}"
+            )
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return ACCURACY, MACRO_F1
+
+    def n_targets(self, batch: Batch) -> int:
+        return len(batch[-1])
+
+    def score(self, model: nn.Module, batch: Batch) -> Scores:
+        return self.score_logits(call_model(model, batch), batch[-1])
+
+    def score_logits(self, logits: Float[Tensor, "batch class"], label: Int[Tensor, "batch"]) -> Scores:
+        """Cross-entropy, and how many are right.
+
+        >>> logits = torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 0.0]])
+        >>> scores = Classification(("cat", "dog")).score_logits(logits, torch.tensor([0, 1, 1]))
+        >>> float(scores["accuracy"].total), scores["accuracy"].weight
+        (2.0, 3)
+        """
+        weights = None if self.class_weights is None else logits.new_tensor(self.class_weights)
+        loss = F.cross_entropy(logits, label, weights, reduction="sum", label_smoothing=self.label_smoothing)
+        right = (logits.detach().argmax(-1) == label).float().sum()
+        return {"loss": MetricSum(loss, len(label)), "accuracy": MetricSum(right, len(label))}
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
+        plain, sums = replace(self, label_smoothing=0.0, class_weights=None), MetricSums()
+        probabilities, targets = [], []
+        for batch in batches:
+            logits = call_model(model, batch)
+            sums.add(plain.score_logits(logits, batch[-1]))
+            probabilities.append(logits.float().softmax(-1).cpu())
+            targets.append(batch[-1].cpu())
+        predictions, target = torch.cat(probabilities), torch.cat(targets)
+        f1 = macro_f1(F.one_hot(predictions.argmax(-1), len(self.labels)), F.one_hot(target, len(self.labels)))
+        return Evaluation(sums.means() | {"macro_f1": f1}, predictions, target)
 
 
 @dataclass(frozen=True)
-class ImageClassification:
-    """Which of the labels an image shows."""
+class MultiLabel(Checked):
+    """Which of the labels an example has, any number of them: the target is 0 or 1 for each.
+
+    The loss is the binary cross-entropy of all labels; a label is predicted from a probability of 0.5 on.
+    """
 
     labels: tuple[str, ...]
-    metric: str = "accuracy"
-    best: Literal["highest", "lowest"] = "highest"
 
-    def n_targets(self, batch: ImageBatch) -> int:
-        return len(batch.label)
+    output: ClassVar[str] = "class"
 
-    def logits(self, model: nn.Module, batch: ImageBatch) -> Float[Tensor, "batch class"]:
-        return model(batch.image)
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return MACRO_F1, LABEL_ACCURACY
 
-    def score(self, model: nn.Module, batch: ImageBatch, label_smoothing: float = 0.0) -> Shares:
-        return score_labels(self.logits(model, batch), batch.label, label_smoothing)
+    def n_targets(self, batch: Batch) -> int:
+        return batch[-1].numel()
 
-    def measure(self, model: nn.Module, batch: ImageBatch) -> Shares:
-        return self.score(model, batch)
+    def score(self, model: nn.Module, batch: Batch) -> Scores:
+        return self.score_logits(call_model(model, batch), batch[-1])
 
+    def score_logits(self, logits: Float[Tensor, "batch class"], target: Tensor) -> Scores:
+        loss = F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="sum")
+        right = ((logits.detach() >= 0) == target.bool()).float().sum()
+        return {"loss": MetricSum(loss, target.numel()), "label_accuracy": MetricSum(right, target.numel())}
 
-@dataclass(frozen=True)
-class TextClassification:
-    """Which of the labels a text deserves."""
-
-    labels: tuple[str, ...]
-    metric: str = "accuracy"
-    best: Literal["highest", "lowest"] = "highest"
-
-    def n_targets(self, batch: TextBatch) -> int:
-        return len(batch.label)
-
-    def logits(self, model: nn.Module, batch: TextBatch) -> Float[Tensor, "batch class"]:
-        return model(batch.ids, visible=batch.visible)
-
-    def score(self, model: nn.Module, batch: TextBatch, label_smoothing: float = 0.0) -> Shares:
-        return score_labels(self.logits(model, batch), batch.label, label_smoothing)
-
-    def measure(self, model: nn.Module, batch: TextBatch) -> Shares:
-        return self.score(model, batch)
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
+        sums, probabilities, targets = MetricSums(), [], []
+        for batch in batches:
+            logits = call_model(model, batch)
+            sums.add(self.score_logits(logits, batch[-1]))
+            probabilities.append(logits.float().sigmoid().cpu())
+            targets.append(batch[-1].cpu())
+        predictions, target = torch.cat(probabilities), torch.cat(targets)
+        return Evaluation(sums.means() | {"macro_f1": macro_f1(predictions >= 0.5, target)}, predictions, target)
 
 
-Classification = ImageClassification | TextClassification
+def macro_f1(predicted: Tensor, target: Tensor) -> float:
+    """The mean over the classes of 2 TP / (2 TP + FP + FN); both have a row for each example and 0 or 1 for each class.
 
+    A class that is neither predicted nor true anywhere has no F1 and is left out of the mean.
 
-@torch.no_grad()
-def probabilities(
-    task: Classification, model: nn.Module, batch: ImageBatch | TextBatch
-) -> Float[Tensor, "batch class"]:
-    """How likely each label is, according to the model."""
-    return task.logits(model, batch).softmax(-1)  # type: ignore[arg-type]  # each task has batches of its own
+    >>> macro_f1(torch.tensor([[1, 0], [1, 0]]), torch.tensor([[1, 0], [0, 1]]))
+    0.3333333333333333
+    """
+    predicted, target = predicted.bool(), target.bool()
+    right = (predicted & target).sum(0).double()
+    named = predicted.sum(0) + target.sum(0)
+    return float((2 * right / named)[named > 0].mean()) if named.any() else 0.0

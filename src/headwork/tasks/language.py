@@ -1,81 +1,115 @@
-"""The next token of a text, and the words of a translation."""
+"""The next token of a text, its masked tokens, and the tokens of a translation."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwork.data import IGNORE, PairBatch, TokenBatch, Tokenizer
+from headwork.batches import IGNORE, Batch, PairBatch, call_model
+from headwork.checks import check_probability
 from headwork.generation import translate
-from headwork.models.encoder_decoder import EncoderDecoder
-from headwork.tasks.task import Share, Shares
+from headwork.metric import LOSS, Metric, MetricSum
+from headwork.models import EncoderDecoder
+from headwork.serialise import Checked
+from headwork.tasks.task import Evaluation, Scores, sum_scores
+
+TOKEN_ACCURACY = Metric("token_accuracy", percent=True)
+EXACT_MATCH = Metric("exact_match", percent=True)
 
 
 def score_tokens(
-    logits: Float[Tensor, "batch token vocab"], following: Int[Tensor, "batch token"], label_smoothing: float = 0.0
-) -> Shares:
-    """Cross-entropy of the tokens that follow, and how many are right; IGNORE is not asked for."""
+    logits: Float[Tensor, "batch token vocab"], target: Int[Tensor, "batch token"], label_smoothing: float = 0.0
+) -> Scores:
+    """Cross-entropy of the target tokens, and how many are right; IGNORE is not asked for."""
     loss = F.cross_entropy(
-        logits.flatten(0, 1),
-        following.flatten(),
-        ignore_index=IGNORE,
-        reduction="sum",
-        label_smoothing=label_smoothing,
+        logits.flatten(0, 1), target.flatten(), ignore_index=IGNORE, reduction="sum", label_smoothing=label_smoothing
     )
-    right = (logits.detach().argmax(-1) == following).float().sum()
-    n_targets = count_targets(following)
-    return {"loss": Share(loss, n_targets), "token_accuracy": Share(right, n_targets)}
+    right = (logits.detach().argmax(-1) == target).float().sum()
+    n_targets = count_targets(target)
+    return {"loss": MetricSum(loss, n_targets), "token_accuracy": MetricSum(right, n_targets)}
 
 
-def count_targets(following: Int[Tensor, "batch token"]) -> int:
-    return int((following != IGNORE).sum())
-
-
-@dataclass(frozen=True)
-class LanguageModelling:
-    """Which token comes next."""
-
-    tokenizer: Tokenizer
-    metric: str = "loss"
-    best: Literal["highest", "lowest"] = "lowest"
-
-    def n_targets(self, batch: TokenBatch) -> int:
-        return count_targets(batch.next)
-
-    def score(self, model: nn.Module, batch: TokenBatch, label_smoothing: float = 0.0) -> Shares:
-        return score_tokens(model(batch.ids), batch.next, label_smoothing)
-
-    def measure(self, model: nn.Module, batch: TokenBatch) -> Shares:
-        return self.score(model, batch)
+def count_targets(target: Int[Tensor, "batch token"]) -> int:
+    return int((target != IGNORE).sum())
 
 
 @dataclass(frozen=True)
-class Translation:
-    """A text in other words; the best is the one that is right from its first token to its last most often."""
+class NextToken(Checked):
+    """Which token comes next, after each token of a text."""
 
-    tokenizer: Tokenizer
-    metric: str = "exact_match"
-    best: Literal["highest", "lowest"] = "highest"
+    label_smoothing: float = 0.0
+
+    output: ClassVar[str] = "next token"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_probability(label_smoothing=self.label_smoothing)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return LOSS, TOKEN_ACCURACY
+
+    def n_targets(self, batch: Batch) -> int:
+        return count_targets(batch[-1])
+
+    def score(self, model: nn.Module, batch: Batch) -> Scores:
+        return score_tokens(call_model(model, batch), batch[-1], self.label_smoothing)
+
+    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
+        return sum_scores(replace(self, label_smoothing=0.0).score, model, batches)
+
+
+@dataclass(frozen=True)
+class MaskedTokens(NextToken):
+    """What the masked tokens of a text were; only these are scored. Devlin et al., "BERT", 2019."""
+
+    output: ClassVar[str] = "masked token"
+
+
+@dataclass(frozen=True)
+class Translation(Checked):
+    """A text in other words; the best model translates the most texts without a single wrong token."""
+
+    begin: int
+    end: int
+    label_smoothing: float = 0.0
+
+    output: ClassVar[str] = "next token"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_probability(label_smoothing=self.label_smoothing)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return EXACT_MATCH, TOKEN_ACCURACY
 
     def n_targets(self, batch: PairBatch) -> int:
         return count_targets(batch.next)
 
-    def score(self, model: nn.Module, batch: PairBatch, label_smoothing: float = 0.0) -> Shares:
-        logits = model(batch.source, batch.target, source_visible=batch.source_visible)
-        return score_tokens(logits, batch.next, label_smoothing)
+    def score(self, model: nn.Module, batch: PairBatch) -> Scores:
+        return score_tokens(call_model(model, batch), batch.next, self.label_smoothing)
 
-    def measure(self, model: nn.Module, batch: PairBatch) -> Shares:
-        assert isinstance(model, EncoderDecoder)
+    def evaluate(self, model: nn.Module, batches: Iterable[PairBatch]) -> Evaluation:
+        return sum_scores(replace(self, label_smoothing=0.0).score_translation, model, batches)
+
+    @torch.no_grad()
+    def score_translation(self, model: nn.Module, batch: PairBatch) -> Scores:
+        """The scores, and how many greedy translations are right from their first token to their last."""
+        if not isinstance(model, EncoderDecoder):
+            raise ValueError(f"model must be an EncoderDecoder to translate, got {type(model).__name__}")
         said = translate(
             model,
             batch.source,
             max_new_tokens=batch.next.shape[1],
-            begin=self.tokenizer.begin,
-            end=self.tokenizer.end,
+            begin=self.begin,
+            end=self.end,
             source_visible=batch.source_visible,
         )
-        said = F.pad(said, (0, batch.next.shape[1] - said.shape[1]), value=self.tokenizer.end)
+        said = F.pad(said, (0, batch.next.shape[1] - said.shape[1]), value=self.end)
         right = ((said == batch.next) | (batch.next == IGNORE)).all(1).float().sum()
-        return {**self.score(model, batch), "exact_match": Share(right, len(said))}
+        return {**self.score(model, batch), "exact_match": MetricSum(right, len(said))}

@@ -1,64 +1,57 @@
-"""What every task has: a loss to learn from, and figures to judge by."""
+"""What every task has: a loss to learn from, and metrics to judge by."""
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
-from headwork.data import Batch
+from headwork.metric import LOSS, Metric, MetricSum, MetricSums
 
-B_contra = TypeVar("B_contra", bound=Batch, contravariant=True)
-
-
-class Share(NamedTuple):
-    """A mean that is not divided yet, so that shares of many batches and processes can be added."""
-
-    total: Tensor
-    weight: float
+Scores = dict[str, MetricSum]
 
 
-Shares = Mapping[str, Share]
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A whole split, answered once: its metrics, and predictions beside targets where a task has such."""
+
+    metrics: dict[str, float]
+    predictions: Tensor | None = None
+    """Probabilities of the classes, or the predicted numbers; one row for each example."""
+    targets: Tensor | None = None
 
 
 @runtime_checkable
-class Task(Protocol[B_contra]):
-    """A task knows its batches: how to score them, how to count them, and which figure says who is best."""
+class Task(Protocol):
+    """What a model is trained for; it comes with the data. A frozen dataclass, so that a run can write it down.
+
+    A task may also say which `output` of a described model it needs ("class", "next token", "masked token").
+    """
 
     @property
-    def metric(self) -> str:
-        """The figure by which the best checkpoint is chosen."""
+    def metrics(self) -> tuple[Metric, ...]:
+        """What is measured beside the loss; the first chooses the best checkpoint."""
 
-    @property
-    def best(self) -> Literal["highest", "lowest"]:
-        """Which of its values is the best."""
-
-    def n_targets(self, batch: B_contra) -> int:
+    def n_targets(self, batch: Any) -> int:
         """How many predictions a batch asks for: the loss is their mean, whatever the batch is split into."""
 
-    def score(self, model: nn.Module, batch: B_contra, label_smoothing: float = 0.0) -> Shares:
-        """The summed loss of a batch, to be differentiated, and what can be told beside it at no cost."""
+    def score(self, model: nn.Module, batch: Any) -> Scores:
+        """The summed `loss` of a batch, to be differentiated, and metrics that cost nothing more."""
 
-    def measure(self, model: nn.Module, batch: B_contra) -> Shares:
-        """All figures of a batch, for evaluation."""
-
-
-Sums = dict[str, tuple[float, float]]
-"""Shares of many batches, added: (total, weight) by name."""
+    def evaluate(self, model: nn.Module, batches: Iterable[Any]) -> Evaluation:
+        """All metrics over all batches."""
 
 
-def add_to(sums: Sums, shares: Shares) -> None:
-    """Add the shares of one more batch.
-
-    >>> from torch import tensor
-    >>> sums = {"loss": (3.0, 2.0)}
-    >>> add_to(sums, {"loss": Share(tensor(1.0), 2)})
-    >>> means(sums)
-    {'loss': 1.0}
-    """
-    for name, share in shares.items():
-        total, weight = sums.get(name, (0.0, 0.0))
-        sums[name] = total + float(share.total.detach()), weight + share.weight
+def metrics_by_name(task: Task) -> dict[str, Metric]:
+    """The metrics of a task and the loss, which every task has."""
+    return {metric.name: metric for metric in (LOSS, *task.metrics)}
 
 
-def means(sums: Sums) -> dict[str, float]:
-    return {name: total / weight for name, (total, weight) in sums.items()}
+@torch.no_grad()
+def sum_scores(score: Callable[[nn.Module, Any], Scores], model: nn.Module, batches: Iterable[Any]) -> Evaluation:
+    """The means of the scores of all batches, for a task whose metrics are all means."""
+    sums = MetricSums()
+    for batch in batches:
+        sums.add(score(model, batch))
+    return Evaluation(sums.means())

@@ -1,41 +1,28 @@
-"""Everything a run needs to go on as if nothing had happened, in folders that are whole or not there at all.
+"""Everything a run needs to be resumed bit for bit, in folders that are whole or not there at all.
 
 The model is in safetensors as `hw.load` reads it, the rest in safetensors and JSON: nothing that could execute code.
 """
 
-import random
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from headwork.storage.folders import DamagedError, new_folder, replace_file, verify
-from headwork.storage.models import BEST, WEIGHTS, n_bytes, read_json, read_tensors, write_json, write_tensors
+from headwork.storage.folders import DamagedError, new_folder, verify
+from headwork.storage.models import WEIGHTS, n_bytes, read_json, read_tensors, write_json, write_tensors
 from headwork.training.learner import Learner
 from headwork.training.nonfinite import NonFiniteError
+from headwork.training.progress import Progress
+from headwork.training.seeds import rng_states, set_rng_states
 
 REST, STATE = "training.safetensors", "state.json"
 
 
-@dataclass
-class Progress:
-    """Where a run stands."""
-
-    step: int = 0
-    part: int = 0
-    """How many parts of the next step have been accumulated already."""
-    shares: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """The figures on the training data since the last evaluation, as (total, weight)."""
-    best_step: int | None = None
-    best_value: float | None = None
-    n_worse: int = 0
-    """Evaluations since the best one."""
-    seconds: float = 0.0
+N_KEPT = 2
+"""Checkpoints besides the best: if the newest is damaged, there is one before it."""
 
 
 def save_checkpoint(
@@ -56,10 +43,10 @@ def save_checkpoint(
     _check_finite(best | rest, path)
     rest |= {"random.torch": torch.get_rng_state()}
     state = {
-        "progress": asdict(progress),
+        "progress": progress.to_json(),
         "optimiser": settings,
         "scaler": learner.scaler_state(),
-        "random": _other_chances(),
+        "random": rng_states(),
     }
     with new_folder(path, n_bytes(best) + n_bytes(rest)) as folder:
         write_tensors(best, folder / WEIGHTS)
@@ -74,7 +61,7 @@ def load_checkpoint(path: Path, learner: Learner) -> Progress:
     verify(path)
     best, rest = read_tensors(path / WEIGHTS), read_tensors(path / REST)
     state = cast(dict[str, Any], read_json(path / STATE))
-    if learner.average is None:
+    if learner.ema is None:
         learner.load(best)
     else:
         learner.load_average(best)
@@ -85,13 +72,12 @@ def load_checkpoint(path: Path, learner: Learner) -> Progress:
         parameter = learner.model.get_parameter(name)
         parameter.grad = gradient.to(parameter.device)
     torch.set_rng_state(rest["random.torch"])
-    _set_other_chances(state["random"])
-    stood = state["progress"]
-    return Progress(**stood | {"shares": {name: tuple(share) for name, share in stood["shares"].items()}})
+    set_rng_states(state["random"])
+    return Progress.from_json(state["progress"])
 
 
 def at_step(run: Path, step: int, part: int = 0) -> Path:
-    """Where the checkpoint of a step is, or of a part of the next one; their names sort as they were written.
+    """The folder of the checkpoint of a step, or of a part of the next one; their names sort as they were written.
 
     >>> at_step(Path("runs/a"), 20, part=3).name
     'step-00000020-part-0003'
@@ -118,19 +104,15 @@ def find_whole(run: Path) -> tuple[Path | None, dict[Path, str]]:
 
 
 def set_aside(path: Path) -> None:
-    """Let a damaged checkpoint be none any more, since its step will be reached again."""
+    """Rename a damaged checkpoint, so that it can be written again."""
     aside = path.with_name(f"damaged-{path.name}")
     rmtree(aside, ignore_errors=True)
     path.rename(aside)
 
 
-def mark_best(run: Path, path: Path) -> None:
-    replace_file(run / BEST, f'{{"checkpoint": "{path.name}"}}\n')
-
-
-def prune(run: Path, keep: int, best: Path | None) -> None:
+def prune(run: Path, best: Path | None) -> None:
     """Keep the newest checkpoints and the best; nothing that is half removed goes by a checkpoint's name."""
-    for path in checkpoints(run)[keep:]:
+    for path in checkpoints(run)[N_KEPT:]:
         if path != best:
             gone = path.with_name(f".gone-{path.name}.part")
             path.rename(gone)
@@ -142,24 +124,10 @@ def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """What is not a number is not kept: going on from it would lead nowhere."""
+    """A checkpoint with a number that is not finite is of no use to anybody."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise NonFiniteError(
                 f"{path.name} would not be finite, first in {name}. "
                 "The run is kept as it was at its last checkpoint; try a smaller learning rate"
             )
-
-
-def _other_chances() -> dict[str, Any]:
-    """The states of Python's and NumPy's generators: nothing here draws from them, but a user's data set may."""
-    numpy_state: Any = np.random.get_state(legacy=True)  # noqa: NPY002
-    kind, keys, *more = numpy_state
-    return {"python": random.getstate(), "numpy": [kind, keys.tolist(), *more]}
-
-
-def _set_other_chances(states: Mapping[str, Any]) -> None:
-    version, words, gauss = states["python"]
-    random.setstate((version, tuple(words), gauss))
-    kind, keys, *more = states["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *more))  # noqa: NPY002

@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from torch import nn
+
 from headwork.checks import check_above_zero, check_positive, check_probability
 from headwork.data import DataConfig
-from headwork.models.published import AnyConfig as ModelConfig
+from headwork.models import ModelConfig
 from headwork.serialise import Checked
 
 Precision = Literal["float32", "bfloat16", "float16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Strategy = Literal["auto", "ddp", "fsdp"]
+LrFactors = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,12 +23,12 @@ class AdamW(Checked):
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.99)
     weight_decay: float = 0.05
-    pace_of_places: float = 1.0
-    """How much faster the centres and widths of Gaussian heads go: they are in pixels, where lr is little."""
+    lr_factors: LrFactors = ()
+    """(glob, factor): the learning rate of the parameters whose name matches is multiplied by the factor."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_above_zero(lr=self.lr, pace_of_places=self.pace_of_places)
+        check_above_zero(lr=self.lr, **{f"lr_factors[{glob!r}]": factor for glob, factor in self.lr_factors})
         check_probability(beta_1=self.betas[0], beta_2=self.betas[1])
         if self.weight_decay < 0:
             raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay}")
@@ -38,10 +41,11 @@ class SGD(Checked):
     lr: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 5e-4
+    lr_factors: LrFactors = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_above_zero(lr=self.lr)
+        check_above_zero(lr=self.lr, **{f"lr_factors[{glob!r}]": factor for glob, factor in self.lr_factors})
         check_probability(momentum=self.momentum)
         if self.weight_decay < 0:
             raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay}")
@@ -49,7 +53,7 @@ class SGD(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine(Checked):
-    """The learning rate rises for a share of all steps, then falls along a cosine to a share of its height."""
+    """The learning rate rises for a share of all steps, then falls along a cosine to a share of its peak."""
 
     warmup: float = 0.1
     floor: float = 0.0
@@ -88,6 +92,9 @@ class TrainingConfig(Checked):
     schedule: Cosine | Constant = Cosine()
     clip: float | None = 1.0
     label_smoothing: float = 0.0
+    """For tasks that have it; 0 leaves the task as it comes with the data."""
+    class_weights: Literal["balanced"] | tuple[float, ...] | None = None
+    """Of each class in the loss; "balanced" is n_examples / (n_classes x n_examples_of_the_class)."""
     ema: float | None = None
     """The decay of the moving average of the weights, which is then what is evaluated and kept."""
     patience: int | None = None
@@ -129,9 +136,10 @@ class TrainingConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Checked):
-    """A run: where its examples come from, what learns, and how."""
+    """A run: its data, its model, and how it is trained."""
 
     name: str
-    data: DataConfig
-    model: ModelConfig
+    data: DataConfig | None
+    """None: a `Dataset` was passed to `hw.train`, and has to be passed again to resume the run."""
+    model: ModelConfig | nn.Module
     training: TrainingConfig

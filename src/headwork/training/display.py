@@ -8,19 +8,24 @@ from typing import Protocol, TextIO, runtime_checkable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from headwork.metric import Metric
+from headwork.tasks import Task, metrics_by_name
+
+Values = Mapping[str, Mapping[str, float]]
+"""The metrics of each split, by name."""
 LINE_EVERY = 15.0
 """Seconds between plain lines within an epoch."""
 
 
 @runtime_checkable
 class Display(Protocol):
-    """Somebody who is told what happens."""
+    """Shows what happens."""
 
     def start(self, n_steps: int, step: int) -> None: ...
 
     def stepped(self, step: int, loss: float, examples_per_second: float) -> None: ...
 
-    def evaluated(self, epoch: float, figures: Mapping[str, Mapping[str, float]], *, best: bool) -> None: ...
+    def evaluated(self, epoch: float, values: Values, task: Task, *, best: bool) -> None: ...
 
     def say(self, text: str) -> None: ...
 
@@ -28,7 +33,7 @@ class Display(Protocol):
 
 
 class Quiet:
-    """Nobody is told anything."""
+    """Shows nothing."""
 
     def start(self, n_steps: int, step: int) -> None:
         """Nothing."""
@@ -36,7 +41,7 @@ class Quiet:
     def stepped(self, step: int, loss: float, examples_per_second: float) -> None:
         """Nothing."""
 
-    def evaluated(self, epoch: float, figures: Mapping[str, Mapping[str, float]], *, best: bool) -> None:
+    def evaluated(self, epoch: float, values: Values, task: Task, *, best: bool) -> None:
         """Nothing."""
 
     def say(self, text: str) -> None:
@@ -65,8 +70,8 @@ class Lines(Quiet):
                 f"{self._time_left(step)} left"
             )
 
-    def evaluated(self, epoch: float, figures: Mapping[str, Mapping[str, float]], *, best: bool) -> None:
-        self.say(in_words(epoch, figures, best))
+    def evaluated(self, epoch: float, values: Values, task: Task, *, best: bool) -> None:
+        self.say(in_words(epoch, values, task, best))
 
     def say(self, text: str) -> None:
         print(text, file=self.file, flush=True)
@@ -86,7 +91,7 @@ class Bar(Quiet):
             TextColumn("step"),
             MofNCompleteColumn(),
             BarColumn(),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[metrics]}"),
             TimeRemainingColumn(),
             console=console or Console(stderr=True),
         )
@@ -94,15 +99,15 @@ class Bar(Quiet):
 
     def start(self, n_steps: int, step: int) -> None:
         self.progress.start()
-        self.task = self.progress.add_task("training", total=n_steps, completed=step, figures="")
+        self.task = self.progress.add_task("training", total=n_steps, completed=step, metrics="")
 
     def stepped(self, step: int, loss: float, examples_per_second: float) -> None:
         assert self.task is not None
-        figures = f"loss {loss:.4f}  {examples_per_second:,.0f} examples/s"
-        self.progress.update(self.task, completed=step, figures=figures)
+        metrics = f"loss {loss:.4f}  {examples_per_second:,.0f} examples/s"
+        self.progress.update(self.task, completed=step, metrics=metrics)
 
-    def evaluated(self, epoch: float, figures: Mapping[str, Mapping[str, float]], *, best: bool) -> None:
-        self.say(in_words(epoch, figures, best))
+    def evaluated(self, epoch: float, values: Values, task: Task, *, best: bool) -> None:
+        self.say(in_words(epoch, values, task, best))
 
     def say(self, text: str) -> None:
         self.progress.console.print(text, highlight=False, markup=False)
@@ -115,27 +120,19 @@ def make_display() -> Display:
     return Bar() if sys.stderr.isatty() else Lines()
 
 
-def in_words(epoch: float, figures: Mapping[str, Mapping[str, float]], best: bool) -> str:
+def in_words(epoch: float, values: Values, task: Task, best: bool) -> str:
     """One evaluation in one line.
 
-    >>> in_words(3, {"train": {"loss": 0.5, "accuracy": 0.91}, "valid": {"loss": 0.25, "accuracy": 0.975}}, True)
+    >>> values = {"train": {"loss": 0.5, "accuracy": 0.91}, "valid": {"loss": 0.25, "accuracy": 0.975}}
+    >>> in_words(3, values, hw.tasks.Classification(("cat", "dog")), best=True)
     'epoch 3    train: loss 0.5000, accuracy 91.00 %    valid: loss 0.2500, accuracy 97.50 %    best so far'
     """
-    splits = [f"{split}: {', '.join(show(name, value) for name, value in of.items())}" for split, of in figures.items()]
+    splits = [f"{split}: {show(of_split, task)}" for split, of_split in values.items()]
     return "    ".join([f"epoch {epoch:.4g}", *splits, *(["best so far"] if best else [])])
 
 
-def show(name: str, value: float) -> str:
-    """A figure with its name; those that are shares in per cent."""
-    return (
-        f"{name.replace('_', ' ')} {100 * value:.2f} %" if is_share(name) else f"{name.replace('_', ' ')} {value:.4f}"
-    )
-
-
-def is_share(name: str) -> bool:
-    """Whether a figure is a share of all answers, which people read in per cent.
-
-    >>> is_share("exact_match"), is_share("loss")
-    (True, False)
-    """
-    return name.endswith(("accuracy", "match"))
+def show(values: Mapping[str, float], task: Task) -> str:
+    """Metrics with their names, as the task says that people read them."""
+    known = metrics_by_name(task)
+    metrics = [(known.get(name, Metric(name)), value) for name, value in values.items()]
+    return ", ".join(f"{metric.label} {metric.show(value)}" for metric, value in metrics)

@@ -1,4 +1,4 @@
-"""What learns: a model, its optimiser and its average, in one process or spread over many."""
+"""A model in training: its weights, its optimiser and its EMA, in one process or sharded over many."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,29 +27,29 @@ FROM_WHOLE = StateDictOptions(full_state_dict=True)
 
 @dataclass
 class Learner:
-    """The model as it is and as it is called, and all that changes with it."""
+    """The model itself, the one that Fabric and the compiler have wrapped, and all that changes with it."""
 
     model: nn.Module
-    called: nn.Module
+    wrapped: nn.Module
     optimiser: Optimizer
-    average: EMA | None = None
+    ema: EMA | None = None
     scaler: GradScaler | None = None
     """Of the loss, in float16."""
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """The model with the averaged weights, if there are such."""
-        if self.average is not None:
-            self.average.swap(self.model)
+        if self.ema is not None:
+            self.ema.swap(self.model)
         try:
             yield
         finally:
-            if self.average is not None:
-                self.average.swap(self.model)
+            if self.ema is not None:
+                self.ema.swap(self.model)
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """The model with what FSDP has spread over processes: a translation does not go through its `forward`."""
+        """The model with all that FSDP has sharded over processes: a translation does not go through its `forward`."""
         if isinstance(self.model, FSDPModule):
             self.model.unshard()
         try:
@@ -60,13 +60,13 @@ class Learner:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """The model as it is to be judged: without dropout, and averaged."""
-        self.called.eval()
+        """The model in eval mode, with the averaged weights."""
+        self.wrapped.eval()
         try:
             with self.averaged(), self.gathered():
                 yield
         finally:
-            self.called.train()
+            self.wrapped.train()
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the model's own weights."""
@@ -74,7 +74,7 @@ class Learner:
         return {name: tensor.clone() for name, tensor in state.items()}
 
     def averaged_weights(self) -> dict[str, Tensor] | None:
-        if self.average is None:
+        if self.ema is None:
             return None
         with self.averaged():
             return self.weights()
@@ -98,9 +98,9 @@ class Learner:
 
     def load_average(self, weights: dict[str, Any]) -> None:
         """Through the model, which knows what each process has to keep of it."""
-        assert self.average is not None
+        assert self.ema is not None
         self.load(weights)
-        self.average.start_from(self.model)
+        self.ema.start_from(self.model)
 
     def load_optimiser(self, groups: list[dict[str, Any]], tensors: Mapping[str, Tensor]) -> None:
         if not tensors:  # before its first step an optimiser has no state, and must not be given one

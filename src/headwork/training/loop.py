@@ -1,9 +1,10 @@
 """The training loop: one function, short enough to read, and the step it repeats."""
 
 import math
-import signal
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, NoReturn, cast
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -11,45 +12,69 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from headwork.data import Batch, Examples
-from headwork.tasks import AnyTask, Share, Shares, Sums, add_to, means
-from headwork.training.checkpoints import Progress
-from headwork.training.config import RunConfig
-from headwork.training.data_order import Plan, derive_seed, seed_everything, training_batches
+from headwork.batches import Batch, to_device
+from headwork.data import Dataset, Examples
+from headwork.metric import MetricSum, MetricSums
+from headwork.storage import load
+from headwork.tasks import Evaluation, Task
+from headwork.training import evaluation
+from headwork.training.config import RunConfig, TrainingConfig
 from headwork.training.display import Display, Quiet
-from headwork.training.evaluation import batches, measure_all, on_device
-from headwork.training.keeper import Clock, Keeper
+from headwork.training.fit import check_fit
 from headwork.training.learner import Learner
-from headwork.training.log import Watcher
+from headwork.training.loader import training_batches
 from headwork.training.machine import keep_memory, make_fabric
 from headwork.training.nonfinite import NonFiniteError, first_nonfinite
 from headwork.training.optimisation import EMA, gradient_norm, learning_rate, make_optimiser
+from headwork.training.plan import Plan
+from headwork.training.processes import (
+    check_same_step,
+    raise_if_asked,
+    sum_over_processes,
+    sum_scores_over_processes,
+)
+from headwork.training.progress import Progress
+from headwork.training.recorder import Watcher
 from headwork.training.run import Run
+from headwork.training.seeds import derive_seed, seed_everything
+from headwork.training.session import Clock, Session
 from headwork.training.stopping import StoppedError, StopRequest
 
 
-class Outcome(NamedTuple):
-    """What came of a run: the figures of its best checkpoint."""
+@dataclass(frozen=True)
+class TrainingResult:
+    """What came of a run: the metrics of its best checkpoint, and the model of that checkpoint in eval mode."""
 
     best_step: int
     valid: dict[str, float]
     test: dict[str, float]
     seconds: float
+    folder: Path
+    model: nn.Module = field(repr=False, compare=False)
+    evaluation: Evaluation = field(repr=False, compare=False)
+    """Of the test set: its predictions beside its targets, if the task has such."""
 
 
-def train(
-    run: Run, display: Display | None = None, stop: StopRequest | None = None, watchers: Sequence[Watcher] = ()
-) -> Outcome:
+def train_run(
+    run: Run,
+    display: Display | None = None,
+    stop: StopRequest | None = None,
+    watchers: Sequence[Watcher] = (),
+    *,
+    data: Dataset | None = None,
+) -> TrainingResult:
     """Train to the end from where the run stands; the best checkpoint is chosen on validation data, never on test."""
     display, stop = display or Quiet(), stop or StopRequest()
-    training, data, task = run.config.training, run.load_data(), run.task
+    training, data, task = run.config.training, data or run.load_data(), run.task
     keep_memory()
     fabric = make_fabric(training)
-    plan = Plan(len(data.train), training, fabric.global_rank, fabric.world_size)
+    plan = Plan.of(data.train, training, fabric.global_rank, fabric.world_size)
     fabric.launch()
-    learner = make_learner(run.config, fabric)
-    with Keeper(run, learner, plan, display, watchers, fabric.barrier) as keeper, stop.listening():
-        progress = keeper.resume()
+    model = build_model(run.config)
+    check_fit(model, data)
+    learner = make_learner(model, training, fabric)
+    with Session(run, learner, plan, display, fabric.barrier) as session, stop.listening():
+        progress = session.resume(watchers)
         check_same_step(fabric, progress)
         clock = Clock(progress)
         try:
@@ -57,33 +82,37 @@ def train(
                 if training.patience is not None and progress.n_worse >= training.patience:
                     break
                 loss = take_step(fabric, learner, task, parts, plan, progress, stop)
-                progress.seconds = clock.seconds
+                progress.at(clock.seconds)
                 display.stepped(progress.step, loss, training.batch_size * clock.steps_per_second(progress.step))
                 if plan.evaluates(progress.step):
                     valid = evaluate(fabric, learner, task, data.valid, training.batch_size, progress.step)
-                    keeper.evaluated(progress, valid)
+                    session.evaluated(progress, valid.metrics)
                 if plan.saves(progress.step):
-                    keeper.save(progress)
+                    session.save(progress)
                 raise_if_asked(fabric, stop)
         except StoppedError as error:
-            keeper.save(progress)
+            session.save(progress)
             how = f"go on with `headwork train --resume {run.folder}`"
             where = f" and saved at step {progress.step} of {plan.n_steps}; {how}"
             raise StoppedError(error.signal_number, where) from None
         assert progress.best_step is not None
-        keeper.restore_best()
+        session.restore_best()
         valid, test = (
             evaluate(fabric, learner, task, split, training.batch_size, progress.best_step)
             for split in (data.valid, data.test)
         )
-        keeper.finish(progress, test)
-    return Outcome(progress.best_step, valid, test, progress.seconds)
+        session.record("test", progress.best_step, test.metrics, progress.seconds)
+    # What is sharded over processes is no model that anybody could use.
+    best = load(run.folder, model=build_model(run.config)) if training.strategy == "fsdp" else learner.model.eval()
+    return TrainingResult(
+        progress.best_step, valid.metrics, test.metrics, progress.seconds, run.folder, best, evaluation=test
+    )
 
 
 def take_step(
     fabric: Fabric,
     learner: Learner,
-    task: AnyTask,
+    task: Task,
     parts: Sequence[Batch],
     plan: Plan,
     progress: Progress,
@@ -91,58 +120,60 @@ def take_step(
 ) -> float:
     """One step down the gradient of the mean loss over all targets, in all parts and processes; that loss."""
     training = plan.training
-    parts = [on_device(part, fabric.device) for part in parts]
-    n_targets = total(fabric, float(sum(task.n_targets(part) for part in parts)))
+    parts = [to_device(part, fabric.device) for part in parts]
+    n_targets = sum_over_processes(fabric, float(sum(task.n_targets(part) for part in parts)))
 
-    def score(model: nn.Module, number: int) -> Shares:
+    def score(model: nn.Module, number: int) -> dict[str, MetricSum]:
         torch.manual_seed(derive_seed(training.seed, "dropout", progress.step, number, fabric.global_rank))
-        return task.score(model, parts[number], training.label_smoothing)
+        return task.score(model, parts[number])
 
-    seen: Sums = {}
+    sums = MetricSums()
     for number in range(progress.part, len(parts)):  # from 0, unless some were accumulated before the run was stopped
         is_last = number == len(parts) - 1
-        with fabric.no_backward_sync(learner.called, enabled=not is_last):  # type: ignore[arg-type]
-            shares = score(learner.called, number)
-            fabric.backward(shares["loss"].total * (fabric.world_size / n_targets))
-        shares = sum_over_processes(fabric, shares)
-        add_to(seen, shares)
-        add_to(progress.shares, shares)
-        progress.part += 1
+        with fabric.no_backward_sync(learner.wrapped, enabled=not is_last):  # type: ignore[arg-type]
+            scores = score(learner.wrapped, number)
+            loss_sum = cast(Tensor, scores["loss"].total)
+            fabric.backward(loss_sum * (fabric.world_size / n_targets))
+        scores = sum_scores_over_processes(fabric, scores)
+        sums.add(scores)
+        progress.after_part(scores)
         if not is_last and fabric.world_size == 1:
             raise_if_asked(fabric, stop)
 
-    loss, norm = means(seen)["loss"], clip(fabric, learner, training.clip)
+    loss, norm = sums.means()["loss"], clip(fabric, learner, training.clip)
     if not math.isfinite(loss) or (not math.isfinite(norm) and training.precision != "float16"):
-        losses = [lambda number=number: score(learner.model, number)["loss"].total for number in range(len(parts))]
+        losses = [
+            lambda number=number: cast(Tensor, score(learner.model, number)["loss"].total)
+            for number in range(len(parts))
+        ]
         what = f"step {progress.step + 1} has the loss {loss} and a gradient of norm {norm}"
         raise_nonfinite(fabric, learner, what, losses)
+    lr = training.optimiser.lr * learning_rate(training.schedule, progress.step, plan.n_steps)
     for group in learner.optimiser.param_groups:
-        group["lr"] = (
-            group.get("pace", 1.0)
-            * training.optimiser.lr
-            * learning_rate(training.schedule, progress.step, plan.n_steps)
-        )
+        group["lr"] = lr * group["lr_factor"]
     learner.optimiser.step()
     learner.optimiser.zero_grad()
-    if learner.average is not None:
-        learner.average.update(learner.model, progress.step)
-    progress.step, progress.part = progress.step + 1, 0
+    if learner.ema is not None:
+        learner.ema.update(learner.model, progress.step)
+    progress.after_step()
     return loss
 
 
 def evaluate(
-    fabric: Fabric, learner: Learner, task: AnyTask, examples: Examples, batch_size: int, step: int
-) -> dict[str, float]:
-    """All figures on all examples, of the averaged weights if there are such; every process does the whole of it."""
+    fabric: Fabric, learner: Learner, task: Task, examples: Examples, batch_size: int, step: int
+) -> Evaluation:
+    """All metrics on all examples, of the averaged weights if there are such; every process does the whole of it."""
     with learner.evaluating(), fabric.autocast():
-        figures = measure_all(task, learner.model, examples, batch_size, fabric.device)
-        if not all(map(math.isfinite, figures.values())):
+        found = evaluation.evaluate(task, learner.model, examples, batch_size, fabric.device)
+        if not all(map(math.isfinite, found.metrics.values())):
             losses = (
-                lambda batch=batch: task.score(learner.model, on_device(batch, fabric.device))["loss"].total
-                for batch in batches(examples, batch_size)
+                lambda batch=batch: cast(
+                    Tensor, task.score(learner.model, to_device(batch, fabric.device))["loss"].total
+                )
+                for batch in evaluation.batches(examples, batch_size)
             )
-            raise_nonfinite(fabric, learner, f"the evaluation at step {step} gives {figures}", losses)
-    return figures
+            raise_nonfinite(fabric, learner, f"the evaluation at step {step} gives {found.metrics}", losses)
+    return found
 
 
 def raise_nonfinite(fabric: Fabric, learner: Learner, what: str, losses: Iterable[Callable[[], Tensor]]) -> NoReturn:
@@ -154,15 +185,19 @@ def raise_nonfinite(fabric: Fabric, learner: Learner, what: str, losses: Iterabl
     )
 
 
-def make_learner(config: RunConfig, fabric: Fabric) -> Learner:
-    """The model with fresh weights from the seed, its optimiser and its average, on their device."""
-    training = config.training
-    seed_everything(training.seed)
-    model = config.model.build()
-    called = fabric.setup_module(cast(nn.Module, torch.compile(model)) if training.compile else model)
+def build_model(config: RunConfig) -> nn.Module:
+    """The model that was given, or one with fresh weights from the seed."""
+    seed_everything(config.training.seed)
+    return config.model if isinstance(config.model, nn.Module) else config.model.build()
+
+
+def make_learner(model: nn.Module, training: TrainingConfig, fabric: Fabric) -> Learner:
+    """The model with its optimiser and its EMA, on their device."""
+    model.train()
+    wrapped = fabric.setup_module(cast(nn.Module, torch.compile(model)) if training.compile else model)
     optimiser = cast(Optimizer, fabric.setup_optimizers(make_optimiser(training.optimiser, model)))
-    average = None if training.ema is None else EMA(model, training.ema)
-    return Learner(model, called, optimiser, average, getattr(fabric.strategy.precision, "scaler", None))
+    ema = None if training.ema is None else EMA(model, training.ema)
+    return Learner(model, wrapped, optimiser, ema, getattr(fabric.strategy.precision, "scaler", None))
 
 
 def clip(fabric: Fabric, learner: Learner, longest: float | None) -> float:
@@ -170,38 +205,7 @@ def clip(fabric: Fabric, learner: Learner, longest: float | None) -> float:
     norm: Tensor | None = (
         gradient_norm(learner.model)
         if longest is None
-        else fabric.clip_gradients(learner.called, learner.optimiser, max_norm=longest, error_if_nonfinite=False)
+        else fabric.clip_gradients(learner.wrapped, learner.optimiser, max_norm=longest, error_if_nonfinite=False)
     )
     assert norm is not None
     return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
-
-
-def sum_over_processes(fabric: Fabric, shares: Shares) -> Shares:
-    """The shares of all processes together."""
-    if fabric.world_size == 1:
-        return shares
-    pairs = torch.tensor([(float(share.total.detach()), share.weight) for share in shares.values()])
-    summed = cast(Tensor, fabric.all_reduce(pairs.double(), reduce_op="sum"))
-    return {name: Share(both[0], float(both[1])) for name, both in zip(shares, summed, strict=True)}
-
-
-def total(fabric: Fabric, number: float) -> float:
-    """The sum over all processes."""
-    if fabric.world_size == 1:
-        return number
-    return float(cast(Tensor, fabric.all_reduce(torch.tensor(number, dtype=torch.float64), reduce_op="sum")))
-
-
-def check_same_step(fabric: Fabric, progress: Progress) -> None:
-    if total(fabric, progress.step) != progress.step * fabric.world_size:
-        raise RuntimeError(
-            f"all processes must go on from the same step: the run's folder must be on a disk that all machines share, "
-            f"got step {progress.step} in process {fabric.global_rank}"
-        )
-
-
-def raise_if_asked(fabric: Fabric, stop: StopRequest) -> None:
-    """All processes stop together, whoever of them was asked."""
-    number = int(total(fabric, float(stop.signal_number or 0)))
-    if number:
-        raise StoppedError(signal.SIGTERM if fabric.world_size > 1 else number)

@@ -1,4 +1,4 @@
-"""What the run runs on: processor, precision, processes, memory."""
+"""The machine of a run: device, precision, processes, memory."""
 
 import ctypes
 import os

@@ -1,59 +1,53 @@
-"""Steps downhill: which weights decay, how large the steps are, and the average over the last of them."""
+"""Which weights decay, the learning rate of each step, and the EMA of the weights."""
 
 import math
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headwork.layers.gaussian import GaussianAttention
-from headwork.training.config import SGD, AdamW, Constant, Cosine
+from headwork.checks import nearest
+from headwork.training.config import SGD, AdamW, Constant, Cosine, LrFactors
 
 
-def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """The matrices of products decay; biases, norms, embeddings, positions and the places of heads do not.
+def parameter_groups(model: nn.Module, weight_decay: float, lr_factors: LrFactors = ()) -> list[dict[str, Any]]:
+    """Parameters that decay and that do not, each with the factor of its learning rate.
 
-    Every such matrix is called `weight`, and so is the vector of a norm; what is looked up is a `table`.
+    The matrices of products decay; biases, norms, embeddings, positions and the centres of heads do not. Every such
+    matrix is called `weight`, and so is the vector of a norm; what is looked up is a `table`.
 
-    >>> [len(group["params"]) for group in decay_groups(nn.Sequential(nn.Linear(3, 5), nn.LayerNorm(5)), 0.1)]
-    [1, 3]
+    >>> model = nn.Sequential(nn.Linear(3, 5), nn.LayerNorm(5))
+    >>> groups = parameter_groups(model, 0.1, (("1.*", 10.0),))
+    >>> [(len(group["params"]), group["weight_decay"], group["lr_factor"]) for group in groups]
+    [(1, 0.1, 1.0), (1, 0.0, 1.0), (2, 0.0, 10.0)]
     """
-    decaying: list[nn.Parameter] = []
-    others: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            is_matrix = name.rpartition(".")[2] == "weight" and parameter.ndim > 1
-            (decaying if is_matrix else others).append(parameter)
-    return [{"params": decaying, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    for glob, _ in lr_factors:
+        if not any(fnmatchcase(name, glob) for name in names):
+            raise ValueError(f"lr_factors must match the name of a parameter, got {glob!r}{nearest(glob, names)}")
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {(weight_decay, 1.0): [], (0.0, 1.0): []}
+    for name in names:
+        parameter = model.get_parameter(name)
+        is_matrix = name.rpartition(".")[2] == "weight" and parameter.ndim > 1
+        factors = [factor for glob, factor in lr_factors if fnmatchcase(name, glob)]
+        key = (weight_decay if is_matrix else 0.0, factors[-1] if factors else 1.0)
+        groups.setdefault(key, []).append(parameter)
+    return [
+        {"params": parameters, "weight_decay": decay, "lr_factor": factor}
+        for (decay, factor), parameters in groups.items()
+        if parameters
+    ]
 
 
 def make_optimiser(config: AdamW | SGD, model: nn.Module) -> Optimizer:
-    groups = [group for group in decay_groups(model, config.weight_decay) if group["params"]]
+    groups = parameter_groups(model, config.weight_decay, config.lr_factors)
     match config:
         case AdamW():
-            if config.pace_of_places != 1:
-                groups = with_pace(groups, places_of_heads(model), config.pace_of_places)
             return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
         case SGD():
             return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0)
-
-
-def places_of_heads(model: nn.Module) -> set[nn.Parameter]:
-    """The centres and widths of all Gaussian heads."""
-    layers = [module for module in model.modules() if isinstance(module, GaussianAttention)]
-    return {parameter for layer in layers for parameter in (layer.centre, layer.sharpness)}
-
-
-def with_pace(groups: list[dict[str, Any]], chosen: set[nn.Parameter], pace: float) -> list[dict[str, Any]]:
-    """The chosen parameters in a group of their own, whose learning rate is multiplied by its `pace`."""
-    rest = [group | {"params": [p for p in group["params"] if p not in chosen]} for group in groups]
-    faster = {
-        "params": [p for group in groups for p in group["params"] if p in chosen],
-        "weight_decay": 0.0,
-        "pace": pace,
-    }
-    return [group for group in (*rest, faster) if group["params"]]
 
 
 def learning_rate(schedule: Cosine | Constant, step: int, n_steps: int) -> float:

@@ -1,48 +1,62 @@
 """A run is a folder: what it is (`config.json`), how it goes (`metrics.jsonl`), what it has learned (`checkpoints`)."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
-from headwork.data import DataConfig, Dataset, Tokenizer, load_data
-from headwork.models.decoder import DecoderConfig
-from headwork.models.encoder import EncoderConfig
-from headwork.models.encoder_decoder import EncoderDecoderConfig
-from headwork.models.published import AnyConfig as ModelConfig
+from headwork.data import DATA_CONFIGS, Dataset, Tokenizer
+from headwork.models import MODEL_CONFIGS
 from headwork.serialise import config_from_dict, config_to_dict
 from headwork.storage.folders import DamagedError, replace_file
-from headwork.storage.models import CONFIG, read_json
-from headwork.tasks import AnyTask, make_task
+from headwork.storage.models import CONFIG, MODELS, read_json
+from headwork.tasks import TASKS, Task
 from headwork.training.config import RunConfig
+from headwork.training.fit import fit_to_data, task_for
 
 TOKENIZER = "tokenizer.json"
-TextModelConfig = EncoderConfig | DecoderConfig | EncoderDecoderConfig
+RUN_CLASSES = (RunConfig, *DATA_CONFIGS, *MODEL_CONFIGS, *MODELS, *TASKS)
+"""What the file of a run may name without being passed."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A folder, what is in its `config.json`, and the words the model speaks: labels or tokens."""
+    """A folder, what is in its `config.json`, and the tokenizer beside it."""
 
     folder: Path
     config: RunConfig
-    labels: tuple[str, ...] | None = None
+    task: Task
     tokenizer: Tokenizer | None = None
-
-    @property
-    def task(self) -> AnyTask:
-        return make_task(self.config.model, self.labels, self.tokenizer)
+    own_weights: bool = False
+    """The model was given with its weights, and not built from the seed."""
 
     def load_data(self) -> Dataset:
-        """The data of the run, which must still speak its words: a text file, say, may have changed."""
-        data = _read(self.config.data, self.config.training.seed)
-        if data.labels != self.labels or _tokenizer_json(data.tokenizer) != _tokenizer_json(self.tokenizer):
-            raise ValueError(f"data must be what the run was begun with, got other labels or tokens for {self.folder}")
+        """Read the data of the run, which must still have its task and tokens: a text file, say, may have changed."""
+        if self.config.data is None:
+            raise ValueError(
+                f"data must be passed again for {self.folder}, which was trained on a Dataset from Python: "
+                "hw.train(model, data, training, out=folder, resume=True)"
+            )
+        data = self.config.data.load(self.config.training.seed)
+        self.check_data(data)
         return data
+
+    def check_data(self, data: Dataset) -> None:
+        same_task = task_for(self.config.training, data) == self.task
+        if not same_task or _tokenizer_json(data.tokenizer) != _tokenizer_json(self.tokenizer):
+            raise ValueError(
+                f"data must be what the run was begun with, got another task or tokenizer for {self.folder}"
+            )
 
     def files(self) -> dict[str, str]:
         """What the folder of a run holds beside its weights, and each checkpoint too, so that it can stand alone."""
-        about = {"model": config_to_dict(self.config.model), "run": config_to_dict(self.config), "labels": self.labels}
+        about = {
+            "model": config_to_dict(self.config.model),
+            "run": config_to_dict(self.config),
+            "task": config_to_dict(self.task),
+            "own_weights": self.own_weights,
+            "has_tokenizer": self.tokenizer is not None,
+        }
         texts = {CONFIG: json.dumps(about, indent=2) + "\n"}
         return texts if self.tokenizer is None else texts | {TOKENIZER: self.tokenizer.to_json()}
 
@@ -51,30 +65,43 @@ class Run:
             replace_file(self.folder / name, text)
 
 
-def new_run(config: RunConfig, folder: Path, *, check: bool = True) -> Run:
-    """A run that is about to begin; its folder must not hold anything yet (of many processes, one has to check)."""
+def new_run(
+    config: RunConfig, folder: Path, data: Dataset | None = None, *, own_weights: bool = False, check: bool = True
+) -> Run:
+    """A run that is about to begin; its folder must not hold anything yet (of many processes, one has to check).
+
+    The data is read from the config unless it is given.
+    """
     if check and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         what = "another run; continue it with --resume" if is_run(folder) else "something else"
         raise ValueError(f"out must be a new or an empty folder, got {folder}, which holds {what}")
-    data = _read(config.data, config.training.seed)
-    return Run(folder, replace(config, model=fit_to_data(config.model, data)), data.labels, data.tokenizer)
+    if data is None:
+        assert config.data is not None
+        data = config.data.load(config.training.seed)
+    config = replace(config, model=fit_to_data(config.model, data))
+    return Run(folder, config, task_for(config.training, data), data.tokenizer, own_weights)
 
 
-def open_run(folder: Path) -> Run:
-    """The run in a folder."""
+def open_run(folder: Path, classes: Iterable[type] = ()) -> Run:
+    """The run in a folder; `classes` are a user's own that its file may name."""
     about = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     if "run" not in about:
         raise ValueError(f"run must be the folder of a run (with {CONFIG}, written by `headwork train`), got {folder}")
-    config, labels, path = config_from_dict(about["run"], [RunConfig]), about.get("labels"), folder / TOKENIZER
-    reads_text = isinstance(config.model, TextModelConfig)
-    if reads_text and not path.is_file():
+    if "task" not in about:
+        raise ValueError(
+            f"{folder} was written by headwork 0.1, which this version cannot read: names in models have changed. "
+            "Train the model again, or use it with headwork 0.1"
+        )
+    known = [*RUN_CLASSES, *classes]
+    config: object = config_from_dict(about["run"], known)
+    task: object = config_from_dict(about["task"], known)
+    if not isinstance(config, RunConfig) or not isinstance(task, Task):
+        raise DamagedError(f"{folder / CONFIG} is damaged: it must hold a RunConfig and a task")
+    path = folder / TOKENIZER
+    if about.get("has_tokenizer") and not path.is_file():
         raise DamagedError(f"{path} is missing")
-    return Run(
-        folder,
-        config,
-        tuple(map(str, labels)) if isinstance(labels, list) else None,
-        Tokenizer.from_json(path.read_text(encoding="utf-8")) if reads_text else None,
-    )
+    tokenizer = Tokenizer.from_json(path.read_text(encoding="utf-8")) if about.get("has_tokenizer") else None
+    return Run(folder, config, task, tokenizer, bool(about.get("own_weights")))
 
 
 def is_run(folder: Path) -> bool:
@@ -84,18 +111,5 @@ def is_run(folder: Path) -> bool:
         return False
 
 
-@lru_cache(maxsize=1)
-def _read(config: DataConfig, seed: int) -> Dataset:
-    """The newest is kept: who trains, judges and reports on a run asks for the same data each time."""
-    return load_data(config, seed)
-
-
 def _tokenizer_json(tokenizer: Tokenizer | None) -> str | None:
     return None if tokenizer is None else tokenizer.to_json()
-
-
-def fit_to_data(model: ModelConfig, data: Dataset) -> ModelConfig:
-    """The model with as many words as the data has."""
-    if isinstance(model, TextModelConfig) and data.tokenizer is not None:
-        return replace(model, vocab=len(data.tokenizer))
-    return model

@@ -24,7 +24,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headwork.data.batches import ImageBatch
+from headwork.batches import ImageBatch
 from headwork.lab.digits import N_CLASSES, SIDE, digits, evaluate, shift_images, small_vit, train_classifier
 from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.lab.toolkit import Check, Claim, Experiment, Verdict, at_least, seeded

@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwork.data.batches import ImageBatch
+from headwork.batches import ImageBatch
 from headwork.functional import image_from_patches, patches_from_image
 from headwork.lab.digits import SIDE, Images, digits, evaluate, shift_images, small_vit, train_classifier
 from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from tests.training.small_runs import small_run
 
 from headwork.training import TrainingConfig
-from headwork.training.data_order import Plan, derive_seed, seed_everything, shuffled, training_batches
+from headwork.training.loader import training_batches
+from headwork.training.plan import Plan, shuffled
+from headwork.training.seeds import derive_seed, seed_everything
 
 
 def plan(n_examples: int, rank: int = 0, n_processes: int = 1, **training: object) -> Plan:

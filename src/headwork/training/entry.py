@@ -1,0 +1,76 @@
+"""`hw.train`: a model, data and how to train; what comes back is what a person wants next."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from torch import nn
+
+from headwork.data import DataConfig, Dataset
+from headwork.models import ModelConfig
+from headwork.serialise import config_to_dict
+from headwork.storage.models import classes_in
+from headwork.training.config import RunConfig, TrainingConfig
+from headwork.training.display import Display
+from headwork.training.loop import TrainingResult, train_run
+from headwork.training.recorder import Watcher
+from headwork.training.run import Run, is_run, new_run, open_run
+from headwork.training.stopping import StopRequest
+
+
+def train(
+    model: ModelConfig | nn.Module,
+    data: DataConfig | Dataset,
+    training: TrainingConfig,
+    *,
+    out: Path | str,
+    name: str | None = None,
+    resume: bool = False,
+    display: Display | None = None,
+    stop: StopRequest | None = None,
+    watchers: Sequence[Watcher] = (),
+) -> TrainingResult:
+    """Train a model in the folder `out`, which becomes the folder of the run; its best checkpoint is given back.
+
+    A config is built with weights from the seed; a model keeps the weights it has. With `resume` a run that is in the
+    folder already goes on, bit for bit; otherwise the folder must be new or empty.
+
+    >>> config = hw.models.ResNetConfig(n_classes=10, n_channels=1, n_blocks=1, widths=(4,))
+    >>> import tempfile
+    >>> done = hw.train(config, hw.data.Digits(), TrainingConfig(steps=1, batch_size=8), out=tempfile.mkdtemp())
+    >>> sorted(done.test), type(done.model).__name__
+    (['accuracy', 'loss', 'macro_f1'], 'ResNet')
+    """
+    folder = Path(out)
+    read = data if isinstance(data, Dataset) else data.load(training.seed)
+    config = RunConfig(
+        name=name or folder.resolve().name,
+        data=None if isinstance(data, Dataset) else data,
+        model=model,
+        training=training,
+    )
+    goes_on = resume and is_run(folder)
+    run = new_run(config, folder, read, own_weights=isinstance(model, nn.Module), check=not goes_on)
+    if goes_on:
+        check_same(run, open_run(folder, _classes(run)))
+    return train_run(run, display, stop, watchers, data=read)
+
+
+def check_same(run: Run, begun: Run) -> None:
+    """Raise if the run in the folder was begun with something else."""
+    for field in fields(RunConfig):
+        ours, theirs = (getattr(each.config, field.name) for each in (run, begun))
+        if field.name != "name" and _plain(ours) != _plain(theirs):
+            raise ValueError(
+                f"resume goes on with a run as it was begun: {field.name} must be {theirs}, got {ours} for {run.folder}"
+            )
+    if run.task != begun.task:
+        raise ValueError(f"data must be what the run was begun with, got the task {run.task} for {run.folder}")
+
+
+def _plain(value: object) -> object:
+    return None if value is None else config_to_dict(value)
+
+
+def _classes(run: Run) -> set[type]:
+    return classes_in(run.config) | classes_in(run.task)

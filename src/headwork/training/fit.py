@@ -1,0 +1,142 @@
+"""Whether model, data and task fit: checked once, before anything is written, and said in a sentence."""
+
+from collections.abc import Sequence
+from dataclasses import is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwork.batches import Batch, to_device
+from headwork.data import Dataset, image_size
+from headwork.models import Description, ModelConfig, describe
+from headwork.tasks import Task
+from headwork.training.config import TrainingConfig
+from headwork.training.evaluation import batches
+from headwork.training.seeds import unchanged_rng_states
+
+VOCAB_OF_DATA = 1
+"""As the `vocab` of a config: as many as the tokenizer of the data has."""
+
+
+def fit_to_data(model: ModelConfig | nn.Module, data: Dataset) -> ModelConfig | nn.Module:
+    """The config with the vocabulary of the data, if that is what it asks for."""
+    if data.tokenizer is not None and is_dataclass(model) and getattr(model, "vocab", None) == VOCAB_OF_DATA:
+        return replace(model, vocab=len(data.tokenizer))
+    return model
+
+
+def task_for(training: TrainingConfig, data: Dataset) -> Task:
+    """The task of the data with the settings of the training, which it must have."""
+    task, settings = data.task, dict[str, Any]()
+    if training.label_smoothing:
+        settings["label_smoothing"] = training.label_smoothing
+    if training.class_weights is not None:
+        settings["class_weights"] = training.class_weights
+    known = getattr(task, "__dataclass_fields__", {})
+    for name, value in settings.items():
+        if name not in known:
+            raise ValueError(f"{name} is for tasks that have it, got {value} for {type(task).__name__}")
+    if settings.get("class_weights") == "balanced":
+        settings["class_weights"] = balanced_weights(data)
+    return replace(task, **settings) if settings else task  # type: ignore[type-var]
+
+
+def balanced_weights(data: Dataset) -> tuple[float, ...]:
+    """n_examples / (n_classes x n_examples_of_the_class) for each class, as scikit-learn has it."""
+    n_classes = len(data.task.labels)  # type: ignore[attr-defined]
+    counts = sum((torch.bincount(batch[-1], minlength=n_classes) for batch in batches(data.train, 256)), torch.zeros(1))
+    if (counts == 0).any():
+        missing = int((counts == 0).nonzero()[0])
+        raise ValueError(f"class_weights='balanced' needs examples of every class, got none of class {missing}")
+    return tuple((counts.sum() / (n_classes * counts)).tolist())
+
+
+def check_fit(model: ModelConfig | nn.Module, data: Dataset) -> None:
+    """Raise if the model cannot learn the task from the data: from its description, then by a trial batch.
+
+    >>> check_fit(hw.models.ResNetConfig(n_classes=3, n_channels=1), hw.data.Digits().load())
+    Traceback (most recent call last):
+    ValueError: model must have 10 classes, as many as the data has labels (0, 1, 2, ...), got 3
+    """
+    description = describe(model) or describe(getattr(model, "config", None))
+    if description is not None:
+        name = type(model).__name__.removesuffix("Config")
+        _check_kind(name, description, data)
+        _check_sizes(description, data)
+    if isinstance(model, nn.Module):
+        _try_batch(model, data)
+
+
+def _check_kind(name: str, model: Description, data: Dataset) -> None:
+    first = data.train.batch([0])
+    n_inputs = len(first) - 1 - sum(field.endswith("visible") for field in getattr(first, "_fields", ()))
+    kind = "image" if image_size(data.train) else "text pair" if n_inputs == 2 else "text"
+    if kind != "image" and first[0].is_floating_point():
+        return  # numbers of another kind, which only a trial can tell
+    if model.input != kind:
+        raise ValueError(f"model must read {kind}s, as the data has, got a {name}, which reads {model.input}s")
+    wanted = getattr(data.task, "output", None)
+    if wanted is not None and model.output != wanted:
+        raise ValueError(
+            f"model must give a {wanted}, for the task {type(data.task).__name__}, "
+            f"got a {name}, which gives a {model.output}"
+        )
+
+
+def _check_sizes(model: Description, data: Dataset) -> None:
+    first, labels, size = data.train.batch([0])[0], getattr(data.task, "labels", None), image_size(data.train)
+    if labels is not None and model.n_outputs != len(labels):
+        some = ", ".join(labels[:3]) + (", ..." if len(labels) > 3 else "")
+        raise ValueError(
+            f"model must have {len(labels)} classes, as many as the data has labels ({some}), got {model.n_outputs}"
+        )
+    if size is not None and model.n_channels not in (None, first.shape[1]):
+        raise ValueError(f"model must have {first.shape[1]} channels, as the images have, got {model.n_channels}")
+    if size is not None and model.image not in (None, size):
+        here, there = (" x ".join(map(str, each)) for each in (size, model.image or ()))
+        raise ValueError(f"model must be made for images of {here} pixels, as the data has, got {there}")
+    if data.tokenizer is not None and model.vocab is not None and model.vocab < len(data.tokenizer):
+        raise ValueError(
+            f"model must have a vocab of {len(data.tokenizer)} or more, the tokens of the data, got {model.vocab}"
+        )
+    if model.max_tokens is not None:
+        for split in (data.train, data.valid, data.test):
+            longest = getattr(split, "max_tokens", split.batch([0])[0].shape[-1])
+            if longest > model.max_tokens:
+                raise ValueError(
+                    f"model must read sequences of {longest} tokens, as the data has, got max_tokens={model.max_tokens}"
+                )
+
+
+def _try_batch(model: nn.Module, data: Dataset) -> None:
+    """Score two examples, as the model is now and without changing it."""
+    batch: Batch = data.train.batch(range(min(2, len(data.train))))
+    parameter = next(model.parameters(), None)
+    was_training = model.training
+    model.eval()
+    try:
+        with unchanged_rng_states(), torch.no_grad():
+            if parameter is not None:
+                batch = to_device(batch, parameter.device)
+            loss = data.task.score(model, batch)["loss"]
+            _check_loss(loss.total)
+    except Exception as error:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in batch)
+        raise ValueError(
+            f"model, data and task must fit, got an error when {type(data.task).__name__} scored a "
+            f"{type(model).__name__} on a batch of two examples with the shapes {shapes}: "
+            f"{_first_line(error)}"
+        ) from error
+    finally:
+        model.train(was_training)
+
+
+def _check_loss(loss: object) -> None:
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        raise ValueError(f"the loss must be a tensor with one number, got {loss!r}")
+
+
+def _first_line(error: Exception) -> str:
+    lines: Sequence[str] = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0]

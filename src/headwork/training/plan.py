@@ -1,0 +1,83 @@
+"""How long a run is, when it evaluates and saves, and which examples each step sees."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from headwork.data import Examples
+from headwork.training.config import TrainingConfig
+from headwork.training.seeds import derive_seed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a run, and which part of a step's batch goes to which process."""
+
+    n_examples: int
+    training: TrainingConfig
+    rank: int = 0
+    n_processes: int = 1
+    sequential: bool = False
+    """The examples come in their own order, as those of a stream do."""
+
+    @classmethod
+    def of(cls, examples: Examples, training: TrainingConfig, rank: int = 0, n_processes: int = 1) -> "Plan":
+        return cls(len(examples), training, rank, n_processes, getattr(examples, "sequential", False))
+
+    def __post_init__(self) -> None:
+        batch_size, n_parts = self.training.batch_size, self.training.accumulate * self.n_processes
+        if batch_size > self.n_examples:
+            raise ValueError(
+                f"batch_size must be at most the number of training examples, {self.n_examples}, got {batch_size}"
+            )
+        if batch_size % n_parts:
+            raise ValueError(
+                f"batch_size must be a multiple of accumulate x processes, "
+                f"{self.training.accumulate} x {self.n_processes}, got {batch_size}"
+            )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The few examples that do not fill a batch are left out, others in every epoch."""
+        return self.n_examples // self.training.batch_size
+
+    @property
+    def n_steps(self) -> int:
+        return self.training.steps or (self.training.epochs or 0) * self.steps_per_epoch
+
+    @property
+    def evaluate_every(self) -> int:
+        return self.training.evaluate_every or self.steps_per_epoch
+
+    @property
+    def n_evaluations(self) -> int:
+        return max(self.n_steps // self.evaluate_every, 1)
+
+    def evaluates(self, step: int) -> bool:
+        return step % self.evaluate_every == 0 or step == self.n_steps
+
+    def saves(self, step: int) -> bool:
+        every = self.training.save_every
+        return self.evaluates(step) or (every is not None and step % every == 0)
+
+    def parts(self, step: int) -> list[tuple[int, list[int]]]:
+        """The epoch and the examples of each part of a step that this process works on."""
+        epoch, within = divmod(step, self.steps_per_epoch)
+        batch_size = self.training.batch_size
+        first = within * batch_size
+        batch = self.order(epoch)[first : first + batch_size]
+        size = batch_size // (self.training.accumulate * self.n_processes)
+        mine = range(self.rank * size, batch_size, size * self.n_processes)
+        return [(epoch, list(batch[at : at + size])) for at in mine]
+
+    def order(self, epoch: int) -> list[int] | range:
+        """The examples of an epoch, in the order in which they are seen."""
+        if self.sequential:
+            return range(self.n_examples)
+        return shuffled(self.n_examples, derive_seed(self.training.seed, "order", epoch))
+
+
+@lru_cache(maxsize=2)
+def shuffled(n: int, seed: int) -> list[int]:
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()

@@ -1,0 +1,136 @@
+"""The files of a run while it is trained."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import cast
+
+from headwork.metric import MetricRow, Split
+from headwork.storage.folders import MANIFEST, sweep, verify
+from headwork.storage.lock import locked
+from headwork.storage.models import CONFIG, WEIGHTS, find_model, read_tensors
+from headwork.training.best import best_checkpoint, keep_best
+from headwork.training.checkpoints import find_whole, load_checkpoint, prune, save_checkpoint, set_aside
+from headwork.training.display import Display
+from headwork.training.learner import Learner
+from headwork.training.plan import Plan
+from headwork.training.progress import Progress
+from headwork.training.recorder import Recorder, Watcher
+from headwork.training.run import Run
+
+
+class Session:
+    """The files of a run while it is trained: locked, resumed, recorded, saved. Of all processes one writes."""
+
+    def __init__(
+        self, run: Run, learner: Learner, plan: Plan, display: Display, wait: Callable[[], object] = lambda: None
+    ) -> None:
+        self.run, self.learner, self.plan, self.display, self.wait_for_all = run, learner, plan, display, wait
+        self.writes, self.recorder, self.leaving = plan.rank == 0, cast(Recorder | None, None), ExitStack()
+
+    def __enter__(self) -> "Session":
+        folder = self.run.folder
+        if (folder / MANIFEST).exists():
+            raise ValueError(f"run must be the folder of a run, got {folder}, which is one of its checkpoints")
+        if self.writes:
+            self.leaving.enter_context(locked(folder))
+        self.leaving.callback(self.display.stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leaving.close()
+
+    def resume(self, watchers: Sequence[Watcher] = ()) -> Progress:
+        """The newest checkpoint that is whole, or the beginning."""
+        folder = self.run.folder
+        path, problems = find_whole(folder)
+        for problem in problems.values():
+            self.display.say(f"{problem}; this checkpoint is not used")
+        began = (folder / CONFIG).exists()
+        if path is None:
+            self.check_can_begin(is_damaged=bool(problems))
+        progress = Progress() if path is None else load_checkpoint(path, self.learner)
+        self.wait_for_all()
+        if self.writes:
+            for each in (folder, folder / "checkpoints"):
+                sweep(each)
+            for damaged in problems:
+                set_aside(damaged)
+            self.run.write()
+            keep_best(folder, progress)
+            self.recorder = Recorder(folder, progress.step, watchers)
+            self.leaving.callback(self.recorder.close)
+        if path is None and self.run.own_weights:  # the seed cannot bring them back
+            self.save(progress)
+        if path is not None:
+            self.display.say(f"going on from step {progress.step} of {self.plan.n_steps}")
+        elif began:
+            self.display.say("no checkpoint can be used: beginning again at step 0")
+        if progress.step == 0:
+            self.watch(0)
+        self.display.start(self.plan.n_steps, progress.step)
+        return progress
+
+    def check_can_begin(self, *, is_damaged: bool) -> None:
+        folder, again = self.run.folder, "begin again in another folder"
+        if not is_damaged and (folder / WEIGHTS).exists():
+            raise ValueError(
+                f"run must have a checkpoint to go on from, got {folder}, which holds its model and none of "
+                f"its checkpoints: {again}"
+            )
+        if is_damaged and self.run.own_weights:
+            raise ValueError(
+                f"run must have a whole checkpoint, since it began with weights of its own, got none: {again}"
+            )
+
+    def evaluated(self, progress: Progress, valid: dict[str, float]) -> None:
+        """Record the metrics, and whether they are the best so far."""
+        metric = self.run.task.metrics[0]
+        is_best, train = progress.after_evaluation(metric, valid[metric.name])
+        self.display.evaluated(
+            progress.step / self.plan.steps_per_epoch, {"train": train, "valid": valid}, self.run.task, best=is_best
+        )
+        self.record("train", progress.step, train, progress.seconds)
+        self.record("valid", progress.step, valid, progress.seconds)
+        self.watch(progress.step)
+
+    def record(self, split: Split, step: int, values: dict[str, float], seconds: float) -> None:
+        if self.recorder is not None:
+            self.recorder.record(MetricRow(step, step / self.plan.steps_per_epoch, split, values, seconds))
+
+    def watch(self, step: int) -> None:
+        """Call the watchers, unless the model is sharded, so that no process has it."""
+        if self.recorder is not None and self.plan.training.strategy != "fsdp":
+            self.recorder.watch(self.learner.model, step)
+
+    def save(self, progress: Progress) -> None:
+        """Write a checkpoint; those that are neither new nor the best are removed."""
+        folder = self.run.folder
+        save_checkpoint(folder, self.learner, progress, self.run.files(), writes=self.writes)
+        if self.writes:
+            if progress.best_step == progress.step:
+                keep_best(folder, progress)
+            prune(folder, best_checkpoint(folder, progress))
+        self.wait_for_all()
+
+    def restore_best(self) -> None:
+        """Load the weights of the best checkpoint, for the last evaluation."""
+        best = find_model(self.run.folder)
+        verify(best)
+        self.learner.ema = None
+        self.learner.load(read_tensors(best / WEIGHTS))
+
+
+class Clock:
+    """Seconds of training over all starts of a run, and the speed since the last."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.begun = time.monotonic()
+        self.seconds_before, self.first_step = progress.seconds, progress.step
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self.begun
+
+    def steps_per_second(self, step: int) -> float:
+        return (step - self.first_step) / (time.monotonic() - self.begun)
