@@ -53,7 +53,7 @@ def test_trained_from_python(tmp_path: Path) -> None:
     begun = model.filters.weight.detach().clone()
     done = hw.train(model, Oscillations(), settings(epochs=30), out=tmp_path / "run")
     assert done.test.keys() == {"loss", "hits"}
-    assert done.test["loss"] < 0.03 < 0.08 < 1 / 12  # the variance of the frequency, the loss of guessing its mean
+    assert done.test["loss"] < 0.03  # 1 / 12 is the variance of the frequency, the loss of guessing its mean
     assert done.model is model
     assert not model.training
     assert not torch.equal(begun, model.filters.weight)

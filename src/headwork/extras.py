@@ -1,7 +1,6 @@
 """Packages that only some uses need: imported late, and if one is missing the error says what to type."""
 
 import importlib
-from types import ModuleType
 
 EXTRAS = {
     "train": ("lightning_fabric", "matplotlib", "PIL", "sklearn", "tensorboard", "tokenizers"),
@@ -10,22 +9,29 @@ EXTRAS = {
 """The optional dependencies of `pyproject.toml`, by the modules they bring."""
 
 
-class MissingExtraError(ImportError):
+class MissingExtraError(ModuleNotFoundError):
     """A package is not installed that this use needs."""
 
 
-def need(module: str) -> ModuleType:
-    """The module, or an error that names the command to type.
+def need(module: str) -> None:
+    """Raise unless the module can be imported.
 
-    >>> need("json").__name__
-    'json'
+    >>> need("json")
     """
     try:
-        return importlib.import_module(module)
+        importlib.import_module(module)
     except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        if error.name is not None and error.name.partition(".")[0] != package:
-            raise  # the package is there, and something that it needs itself is not
-        extra = next((extra for extra, modules in EXTRAS.items() if package in modules), None)
-        what = package if extra is None else f"headwork[{extra}]"
-        raise MissingExtraError(f"this needs the package {package}: pip install '{what}'", name=package) from None
+        raise missing(error) from None
+
+
+def missing(error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """The error with the command to type, if the missing module belongs to an extra.
+
+    >>> missing(ModuleNotFoundError("No module named 'babel'", name="babel"))
+    MissingExtraError("this needs the package babel: pip install 'headwork[data]'")
+    """
+    package = (error.name or "").partition(".")[0]
+    extra = next((extra for extra, modules in EXTRAS.items() if package in modules), None)
+    if extra is None:
+        return error
+    return MissingExtraError(f"this needs the package {package}: pip install 'headwork[{extra}]'", name=package)

@@ -21,6 +21,7 @@ from headwork.cli.predict import Predict
 from headwork.cli.trace import Trace
 from headwork.cli.train import Train
 from headwork.cli.translate import Translate
+from headwork.extras import MissingExtraError
 
 Command = (
     Annotated[Train, subcommand("train")]
@@ -58,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"headwork: error: {error}", file=sys.stderr)
         return 2
+    except MissingExtraError as error:
+        print(f"headwork: error: {error}", file=sys.stderr)
+        return 1
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -1,6 +1,7 @@
 """What a model of text should beat: words and pairs of words, counted, and a linear classifier."""
 
 from headwork.data.reviews import LabelledTexts
+from headwork.extras import need
 
 
 def bag_of_words_accuracy(train: LabelledTexts, test: LabelledTexts) -> float:
@@ -12,6 +13,7 @@ def bag_of_words_accuracy(train: LabelledTexts, test: LabelledTexts) -> float:
     >>> bag_of_words_accuracy(train, LabelledTexts(["good actors", "bad actors"], [1, 0]))
     1.0
     """
+    need("sklearn")
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

@@ -16,6 +16,7 @@ from headwork.checks import check_positive
 from headwork.data.examples import Dataset
 from headwork.data.text_examples import PairExamples
 from headwork.data.tokenizer import Tokenizer
+from headwork.extras import need
 from headwork.tasks import Translation
 
 
@@ -103,6 +104,7 @@ def ways_of_writing(language: str) -> list[Way]:
     >>> sorted({way.length for way in ways_of_writing("de")})  # the medium form is 15.11.2026
     ['full', 'long']
     """
+    need("babel")
     from babel import Locale, UnknownLocaleError
 
     try:

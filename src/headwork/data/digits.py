@@ -8,6 +8,7 @@ from headwork import serialise
 from headwork.data.examples import Dataset
 from headwork.data.image_examples import Moves, make_image_dataset
 from headwork.data.splits import check_sizes, split_by_label
+from headwork.extras import need
 
 N_DIGITS = 1797
 
@@ -32,6 +33,7 @@ class Digits(serialise.Checked):
         >>> len(digits.train), digits.train.batch([0, 1]).image.shape
         (1197, torch.Size([2, 1, 8, 8]))
         """
+        need("sklearn")
         from sklearn import datasets
 
         digits = datasets.load_digits()

@@ -5,8 +5,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
+
+from headwork.extras import missing, need
+
+try:
+    from PIL import Image, UnidentifiedImageError
+except ModuleNotFoundError as error:
+    raise missing(error) from None
 
 
 def sample_digit(number: int = 0) -> Float[Tensor, "1 1 8 8"]:
@@ -15,6 +21,7 @@ def sample_digit(number: int = 0) -> Float[Tensor, "1 1 8 8"]:
     >>> sample_digit(7).shape
     torch.Size([1, 1, 8, 8])
     """
+    need("sklearn")
     from sklearn.datasets import load_digits
 
     images = load_digits().images
@@ -29,6 +36,7 @@ def sample_photo(size: tuple[int, int], n_channels: int = 3) -> Float[Tensor, "1
     >>> sample_photo((32, 48)).shape
     torch.Size([1, 3, 32, 48])
     """
+    need("sklearn")
     from sklearn.datasets import load_sample_image
 
     return _as_tensor(Image.fromarray(load_sample_image("china.jpg")), size, n_channels)

