@@ -13,8 +13,8 @@ from headwork import functional as fn
 from headwork import masks
 from headwork.inspection import animate_centres, draw_centres, draw_heads, draw_inside, verify_limit
 from headwork.recipes import find_recipe
-from headwork.training.watchers import HEADS, WatchCentres, read_centres
 from headwork.training.display import Lines
+from headwork.training.watchers import HEADS, WatchCentres, read_centres
 
 HERE = Path(__file__).parent
 

@@ -1,4 +1,4 @@
-"""What a user writes: a model that is no Transformer, a task, streaming data and a recipe. Nothing of headwork is edited.
+"""What a user writes: a model that is no Transformer, a task, streaming data and a recipe.
 
 The frequency of a noisy oscillation, from 32 samples of it.
 """

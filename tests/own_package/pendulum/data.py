@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from pendulum.task import Frequency
 from torch import Tensor
 
 from headwork.data import Dataset, StreamExamples
+from pendulum.task import Frequency
 
 
 @dataclass(frozen=True, kw_only=True)

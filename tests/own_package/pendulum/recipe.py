@@ -1,7 +1,6 @@
+from headwork.training import AdamW, RunConfig, TrainingConfig
 from pendulum.data import Oscillations
 from pendulum.model import FilterBank
-
-from headwork.training import AdamW, RunConfig, TrainingConfig
 
 
 def pendulum() -> RunConfig:
