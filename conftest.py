@@ -7,6 +7,7 @@ import jaxtyping
 import pytest
 import torch
 
+collect_ignore_glob = ["tests/own_package/*"]  # imported by its tests only, from a path of its own
 torch.set_num_threads(1)  # the tests run in as many processes as there are cores
 
 

@@ -262,9 +262,7 @@ def damage_all(root: Path, n_flips: int, n_cuts: int, track: Track) -> dict[str,
 def show(results: dict[str, dict[str, int]]) -> str:
     """The results as a table in Markdown."""
     rows = [(what, name, count) for what, counts in results.items() for name, count in counts.items()]
-    return "\n".join(
-        ["| what | | count |", "|---|---|---|", *(f"| {what} | {name} | {n} |" for what, name, n in rows)]
-    )
+    return "\n".join(["| what | | count |", "|---|---|---|", *(f"| {what} | {name} | {n} |" for what, name, n in rows)])
 
 
 def main() -> None:

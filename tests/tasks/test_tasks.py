@@ -58,7 +58,9 @@ def test_classification_is_that_of_scikit_learn(classified: tuple[Tensor, Tensor
     predicted = logits.argmax(-1)
     assert found.metrics["accuracy"] == pytest.approx(theirs.accuracy_score(label, predicted))
     assert found.metrics["macro_f1"] == pytest.approx(theirs.f1_score(label, predicted, average="macro"))
-    assert found.metrics["loss"] == pytest.approx(theirs.log_loss(label, logits.double().softmax(-1), labels=range(4)), abs=1e-6)
+    assert found.metrics["loss"] == pytest.approx(
+        theirs.log_loss(label, logits.double().softmax(-1), labels=range(4)), abs=1e-6
+    )
     torch.testing.assert_close(found.predictions, logits.softmax(-1))
     assert torch.equal(found.targets, label)
 
