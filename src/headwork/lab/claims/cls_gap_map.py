@@ -29,8 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwork import choices
-from headwork.data import Digits
-from headwork.data.batches import ImageBatch
+from headwork.data import Digits, ImageBatch
 from headwork.data.examples import Examples
 from headwork.lab.claim import Claim, Experiment, seeded
 from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels

@@ -24,8 +24,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from headwork import choices
-from headwork.data import Digits
-from headwork.data.batches import ImageBatch
+from headwork.data import Digits, ImageBatch
 from headwork.lab.claim import Claim, Experiment, seeded
 from headwork.lab.drawing import MARKERS, MEASURED, PREDICTED, panels
 from headwork.lab.verdict import Verdict, at_least, at_most
