@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy ones too
 settings.load_profile("any machine")
+collect_ignore_glob = ["tests/own_package/*"]  # imported by its tests only, from a path of its own
 torch.set_num_threads(1)  # the tests run in as many processes as there are cores
 
 

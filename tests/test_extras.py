@@ -74,9 +74,7 @@ def test_the_command_line_says_it_in_a_line(tmp_path: Path) -> None:
     program = f"from headwork.cli import main\nsys.exit(main(['train', '--out', {str(tmp_path / 'run')!r}]))"
     done = run(BLOCK.format(modules=["lightning_fabric"]) + program)
     assert done.returncode == 1
-    assert done.stderr == (
-        "headwork: error: this needs the package lightning_fabric: pip install 'headwork[train]'\n"
-    )
+    assert done.stderr == ("headwork: error: this needs the package lightning_fabric: pip install 'headwork[train]'\n")
 
 
 @pytest.mark.slow

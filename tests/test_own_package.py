@@ -53,7 +53,7 @@ def test_trained_from_python(tmp_path: Path) -> None:
     begun = model.filters.weight.detach().clone()
     done = hw.train(model, Oscillations(), settings(epochs=30), out=tmp_path / "run")
     assert done.test.keys() == {"loss", "hits"}
-    assert done.test["loss"] < 0.03  # 1 / 12 is the variance of the frequency, the loss of guessing its mean
+    assert done.test["loss"] < 0.03  # guessing the mean frequency has a loss of 1 / 12
     assert done.model is model
     assert not model.training
     assert not torch.equal(begun, model.filters.weight)
@@ -97,7 +97,8 @@ def test_killed_early_and_resumed_bitwise_on_the_command_line(tmp_path: Path) ->
     """SIGKILL before the first evaluation, then `--resume --import` in a fresh process."""
     words = ("--out", tmp_path / "alone", "--set", "training.epochs=2")
     alone = run_headwork("train", "pendulum:pendulum", *words)
-    assert alone.wait() == 0, alone.communicate()[1]
+    said = alone.communicate()
+    assert alone.returncode == 0, said[1]
     killed = run_headwork("train", "pendulum:pendulum", "--out", tmp_path / "killed", "--set", "training.epochs=2")
     end = time.monotonic() + 100
     while not checkpoints(tmp_path / "killed") and time.monotonic() < end:

@@ -1,5 +1,7 @@
 """A folder is whole or not there at all, and one flipped bit is found."""
 
+import hashlib
+import json
 import os
 import random
 import resource
@@ -9,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from headwork.storage.folders import DamagedError, append_to_file, link_file, new_folder, replace_file, sweep, verify
 
@@ -79,7 +82,29 @@ def test_a_manifest_that_is_none(tmp_path: Path, manifest: str) -> None:
         verify(tmp_path / "kept")
 
 
-def test_a_disk_without_room_is_named_before_anything_is_written(tmp_path: Path) -> None:
+def test_the_manifest_says_what_wrote_it(tmp_path: Path) -> None:
+    write_example(tmp_path / "kept")
+    manifest = json.loads((tmp_path / "kept" / "manifest.json").read_text())
+    assert (manifest["format"], manifest["torch"]) == (2, torch.__version__)
+    assert manifest["headwork"].count(".") == 2
+
+
+def test_another_format_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    """A folder of headwork 0.1 is not damaged, and neither is one of a newer headwork."""
+    write_example(tmp_path / "kept")
+    path = tmp_path / "kept" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({"format": 1, "files": manifest["files"]}))
+    with pytest.raises(ValueError, match=r"kept was written by headwork 0\.1 \(format 1\).* Train the model again"):
+        verify(tmp_path / "kept")
+    newer = {name: value for name, value in manifest.items() if name != "sha256"} | {"format": 3, "headwork": "9.8.7"}
+    digest = hashlib.sha256(json.dumps(newer, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps(newer | {"sha256": digest}))
+    with pytest.raises(ValueError, match=r"written by headwork 9\.8\.7 in format 3.*a newer headwork"):
+        verify(tmp_path / "kept")
+
+
+def test_a_disk_without_space_is_named_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"kept.*bytes are needed.*bytes are free"), new_folder(tmp_path / "kept", 2**62):
         pytest.fail("nothing may be written")
     assert list(tmp_path.iterdir()) == []

@@ -73,6 +73,24 @@ def test_the_centres_of_heads_do_not_decay() -> None:
     assert {"centre", "sharpness"} <= others
 
 
+def test_learning_rate_factors_by_the_names_of_parameters() -> None:
+    """The centres and widths of Gaussian heads go five times as fast, the last glob that matches counts."""
+    layer = nn.Sequential(GaussianAttention(n_heads=3, d_model=6), nn.Linear(6, 2))
+    config = AdamW(lr=0.5, lr_factors=(("*", 2.0), ("*.centre", 5.0), ("*.sharpness", 5.0)))
+    optimiser = make_optimiser(config, layer)
+    factors = {name: group["lr_factor"] for group in optimiser.param_groups for name in names(layer, group["params"])}
+    assert {name for name, factor in factors.items() if factor == 5} == {"0.centre", "0.sharpness"}
+    assert set(factors.values()) == {2.0, 5.0}
+    assert set(factors) == {name for name, _ in layer.named_parameters()}
+
+
+def test_a_glob_that_matches_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"lr_factors must match the name of a parameter, got 'weigth'; did you mean"):
+        make_optimiser(SGD(lr_factors=(("weigth", 2.0),)), nn.Linear(3, 5))
+    with pytest.raises(ValueError, match=r"lr_factors\['bias'\] must be more than 0"):
+        AdamW(lr_factors=(("bias", 0.0),))
+
+
 def test_frozen_weights_are_left_out() -> None:
     model = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2))
     model[0].requires_grad_(requires_grad=False)

@@ -71,7 +71,7 @@ class TextFile(serialise.Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedText(serialise.Checked):
-    """The windows of a text with a share of their tokens masked, other ones in each epoch, for a masked language model.
+    """The windows of a text with some of their tokens masked, others in each epoch, for a masked language model.
 
     The vocabulary has one token more, `<mask>`.
 
@@ -81,18 +81,20 @@ class MaskedText(serialise.Checked):
     """
 
     text: BundledText | TextFile = BundledText()
-    share: float = 0.15
+    mask_probability: float = 0.15
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_probability(share=self.share)
+        check_probability(mask_probability=self.mask_probability)
 
     def load(self, seed: int = 0) -> Dataset:
         parts = make_windows(self.text.read(), self.text.tokenizer, self.text.n_context, seed)
         tokenizer = parts.tokenizer.with_mask()
         assert tokenizer.mask is not None
         train, valid, test = (
-            MaskedExamples(windows, tokenizer.mask, len(parts.tokenizer), self.share, varies, seed if varies else 0)
+            MaskedExamples(
+                windows, tokenizer.mask, len(parts.tokenizer), self.mask_probability, varies, seed if varies else 0
+            )
             for windows, varies in ((parts.train, True), (parts.valid, False), (parts.test, False))
         )
         return Dataset(train, valid, test, MaskedTokens(), tokenizer)

@@ -35,7 +35,7 @@ def split_by_label(labels: Sequence[int] | Int[ndarray, "example"], n_valid: int
 
 
 def check_sizes(n_examples: int, n_valid: int, n_test: int, at_least: int) -> None:
-    """Each part must have room for each label.
+    """Each part must have an example of each label at least.
 
     >>> check_sizes(1797, n_valid=1000, n_test=1000, at_least=10)
     Traceback (most recent call last):

@@ -163,7 +163,7 @@ class MaskedExamples:
     windows: WindowExamples
     mask: int
     n_tokens: int
-    share: float = 0.15
+    mask_probability: float = 0.15
     varies: bool = False
     seed: int = 0
 
@@ -180,7 +180,7 @@ class MaskedExamples:
         words = (0, 0) if epoch is None or not self.varies else (self.seed, 1 + epoch)
         generator = np.random.default_rng([*words, index, *b"masks"])
         draw = generator.random(len(row))
-        chosen = draw <= max(self.share, draw.min())  # one token at least, so that every window has a target
+        chosen = draw <= max(self.mask_probability, draw.min())  # one token at least, so that every window has a target
         how = generator.random(len(row))
         any_token = generator.integers(self.n_tokens, size=len(row))
         masked = np.where(how < 0.8, self.mask, np.where(how < 0.9, any_token, row))

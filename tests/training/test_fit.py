@@ -1,0 +1,172 @@
+"""What does not fit is said in a sentence, before anything is written."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.training.small_runs import TEXT
+from torch import nn
+
+import headwork as hw
+from headwork import choices
+from headwork.data import BundledText, Dataset, Dates, Digits, MaskedText, TextFile, TorchExamples
+from headwork.models import (
+    DecoderConfig,
+    EncoderConfig,
+    EncoderDecoderConfig,
+    ResNetConfig,
+    VisionTransformerConfig,
+)
+from headwork.tasks import MultiLabel, Regression
+from headwork.training import VOCAB_OF_DATA, AdamW, TrainingConfig, check_fit
+
+SMALL = {"d_model": 8, "heads": choices.Heads(n_heads=2), "feed_forward": choices.FeedForward(d_ff=12)}
+DIGITS = Digits(augment=False, n_valid=10, n_test=10)
+PLAIN = TextFile(path=str(TEXT), n_context=61)
+MASKED = MaskedText(text=PLAIN)
+DATES = Dates(n_train=50, n_valid=10, n_test=10)
+
+
+def vit(**changes: object) -> VisionTransformerConfig:
+    settings = {"n_classes": 10, "image": (8, 8), "n_channels": 1, "patch": (4, 4), "n_layers": 1, **SMALL}
+    return VisionTransformerConfig(**settings | changes)
+
+
+def gpt(vocab: int = 200, longest: int = 61) -> DecoderConfig:
+    return DecoderConfig(vocab=vocab, n_layers=1, position=choices.LearnedPositions(max_tokens=longest), **SMALL)
+
+
+def bert(head: choices.EncoderHead = choices.MaskedLMHead(), vocab: int = 200) -> EncoderConfig:
+    return EncoderConfig(vocab=vocab, head=head, n_layers=1, n_segments=0, **SMALL)
+
+
+CLASSES = choices.ClassificationHead(n_classes=2, pooling=choices.MeanPooling())
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("model", "data", "message"),
+    [
+        (vit(n_classes=3), DIGITS, r"must have 10 classes, as many as the data has labels \(0, 1, 2, \.\.\.\), got 3"),
+        (ResNetConfig(n_classes=12, n_channels=1), DIGITS, "must have 10 classes, .* got 12"),
+        (gpt(), DIGITS, "model must read images, as the data has, got a Decoder, which reads texts"),
+        (vit(), PLAIN, "model must read texts, as the data has, got a VisionTransformer, which reads images"),
+        (gpt(), DATES, "model must read text pairs, as the data has, got a Decoder, which reads texts"),
+        (vit(n_channels=3), DIGITS, "model must have 1 channels, as the images have, got 3"),
+        (vit(image=(16, 16)), DIGITS, "made for images of 8 x 8 pixels, as the data has, got 16 x 16"),
+        (gpt(vocab=9), PLAIN, r"must have a vocab of \d+ or more, the tokens of the data, got 9"),
+        (gpt(longest=60), PLAIN, "must read sequences of 61 tokens, as the data has, got max_tokens=60"),
+        (bert(), PLAIN, "must give a next token, for the task NextToken, got a Encoder, which gives a masked token"),
+        (gpt(), MASKED, "must give a masked token, for the task MaskedTokens, got a Decoder, which gives a next token"),
+        (bert(CLASSES), MASKED, "must give a masked token, .* got a Encoder, which gives a class"),
+    ],
+)
+def test_a_misfit_is_a_sentence_and_nothing_is_written(
+    tmp_path: Path, model: object, data: object, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        hw.train(model, data, TrainingConfig(batch_size=4, steps=1), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        (vit(), DIGITS),
+        (ResNetConfig(n_classes=10, n_channels=1), DIGITS),
+        (gpt(), PLAIN),
+        (bert(), MASKED),
+        (EncoderDecoderConfig(vocab=99, n_encoder_layers=1, n_decoder_layers=1, **SMALL), DATES),
+    ],
+)
+def test_what_fits(model: object, data: object) -> None:
+    check_fit(model, data.load())
+    torch.manual_seed(1)
+    built = model.build()
+    state, weights = torch.get_rng_state(), {name: tensor.clone() for name, tensor in built.state_dict().items()}
+    check_fit(built, data.load())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert built.training
+    assert all(torch.equal(tensor, built.state_dict()[name]) for name, tensor in weights.items())
+
+
+def learns(**settings: object) -> TrainingConfig:
+    return TrainingConfig(**{"batch_size": 32, "epochs": 12, "optimiser": AdamW(lr=0.02)} | settings)
+
+
+def test_regression_is_learned(tmp_path: Path) -> None:
+    x = torch.randn(96, 5)
+    y = x @ torch.tensor([1.0, -2.0, 0.5, 0.0, 3.0]) + 1
+    examples = TorchExamples(list(zip(x, y, strict=True)))
+    data = Dataset(examples, examples, examples, Regression())
+    done = hw.train(Line(5), data, learns(epochs=60, optimiser=AdamW(lr=0.1)), out=tmp_path / "run")
+    assert done.test["loss"] < 0.05 * y.var().item()
+    assert done.evaluation.predictions is not None
+    assert done.evaluation.predictions.shape == (96,)
+
+
+class Line(nn.Module):
+    """Its arguments are attributes."""
+
+    def __init__(self, width: int, n_outputs: int = 1) -> None:
+        super().__init__()
+        self.width, self.n_outputs = width, n_outputs
+        self.linear = nn.Linear(width, n_outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)
+
+
+def test_several_labels_are_learned(tmp_path: Path) -> None:
+    x = torch.randn(96, 5)
+    y = (x[:, :3] > 0).long()
+    examples = TorchExamples(list(zip(x, y, strict=True)))
+    data = Dataset(examples, examples, examples, MultiLabel(("a", "b", "c")))
+    done = hw.train(Line(5, 3), data, learns(optimiser=AdamW(lr=0.3)), out=tmp_path / "run")
+    assert done.test["macro_f1"] > 0.9
+    assert done.test["label_accuracy"] > 0.9
+
+
+def test_a_masked_language_model_is_trained_as_one(tmp_path: Path) -> None:
+    """Its loss falls below that of guessing by how often each token occurs."""
+    data = MASKED.load()
+    model = EncoderConfig(
+        vocab=VOCAB_OF_DATA,
+        head=choices.MaskedLMHead(),
+        n_layers=1,
+        n_segments=0,
+        d_model=32,
+        heads=choices.Heads(n_heads=2),
+        feed_forward=choices.FeedForward(d_ff=64),
+        norm_order="pre",
+        position=choices.LearnedPositions(max_tokens=61),
+        dropout=0.0,
+        attention_dropout=0.0,
+    )
+    training = learns(batch_size=30, epochs=None, steps=150, evaluate_every=50, optimiser=AdamW(lr=0.01))
+    done = hw.train(model, MASKED, training, out=tmp_path / "run")
+    ids = data.train.windows.ids
+    shares = torch.bincount(ids, minlength=len(data.tokenizer)) / len(ids)
+    test = data.test.batch(range(len(data.test))).original
+    guessing = -(shares[test[test >= 0]] + 1e-4).log().mean().item()
+    assert done.test["loss"] < guessing - 0.1
+    assert done.model.config.vocab == len(data.tokenizer)
+
+
+def test_balanced_classes(tmp_path: Path) -> None:
+    done = hw.train(
+        replace(vit(), n_layers=1),
+        DIGITS,
+        TrainingConfig(batch_size=32, steps=2, class_weights="balanced"),
+        out=tmp_path / "run",
+    )
+    weights = hw.training.open_run(tmp_path / "run").task.class_weights
+    assert len(weights) == 10
+    assert sum(weights) / 10 == pytest.approx(1, abs=0.01)
+    assert done.test.keys() == {"loss", "accuracy", "macro_f1"}
+
+
+def test_the_bundled_text_has_one_token_more_when_masked() -> None:
+    text = BundledText(n_context=64)
+    assert len(MaskedText(text=text).load().tokenizer) == len(text.load().tokenizer) + 1
