@@ -213,10 +213,10 @@ def test_drawn_with_axes_of_size_one_in_front():
             "side must be 'right' or 'left'",
         ),
         (lambda: masks.key_padding(torch.tensor([True])), r"real must have the axes \(batch, key\), got shape \(1,\)"),
-        (lambda: masks.draw(masks.causal(3), ["a", "b"]), "keys must have one word for each of the 3, got 2 words"),
+        (lambda: masks.draw(masks.causal(3), ["a", "b"]), "keys must have one label for each of the 3, got 2 labels"),
         (
             lambda: masks.draw(masks.causal(2, 3), ["a", "b", "c"], ["c"]),
-            "queries must have one word for each of the 2, got 1 words",
+            "queries must have one label for each of the 2, got 1 labels",
         ),
         (
             lambda: masks.draw(masks.padding(torch.tensor([1, 2]), 2)),

@@ -122,7 +122,7 @@ def test_a_choice_of_another_kind_is_never_dropped_in_silence(make, message):
         make()
 
 
-# --- objects by the arguments of their constructors ---------------------------------------------------------
+# --- objects by the arguments of their constructors ------------------------------------------------------------
 
 
 class Blur:

@@ -32,9 +32,9 @@ def test_help_does_not_wait_for_torch():
 def test_trace_prints_the_table_of_the_qmul_sheet(capsys):
     code, out, _ = run(capsys, "trace", "bert-base", "--tokens", "5")
     assert code == 0
-    assert "tokens                               [1, 5, 768]" in out
-    assert "layers.0.attention.queries           [1, 5, 12, 64]  batch query head d_head" in out
-    assert "layers.0.attention.weights           [1, 12, 5, 5]   batch head query key" in out
+    assert "layers.embedded               [1, 5, 768]" in out
+    assert "layers.0.attention.queries    [1, 5, 12, 64]  batch query head d_head" in out
+    assert "layers.0.attention.weights    [1, 12, 5, 5]   batch head query key" in out
 
 
 def test_trace_json_lists_everything(capsys):

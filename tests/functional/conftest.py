@@ -1,4 +1,4 @@
-"""What the tests of this floor share: when two functions are the same, and the masks they are compared under."""
+"""What the tests of this package share: when two functions are the same, and the masks they are compared under."""
 
 from collections.abc import Callable
 

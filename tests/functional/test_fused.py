@@ -1,4 +1,4 @@
-"""The fast twin of each equation equals the readable one, in value and gradient, and needs no table of weights."""
+"""The fast form of each equation equals the readable one, in value and gradient, and needs no table of weights."""
 
 import json
 import math
@@ -25,7 +25,7 @@ def random_qkv(*batch, n_query=QUERY, n_key=KEY, d_value=D_VALUE):
     )
 
 
-def twins(**how):
+def both_forms(**how):
     """Both paths called in the same way."""
     return (lambda q, k, v: fused_attention(q, k, v, **how)), (
         lambda q, k, v: scaled_dot_product_attention(q, k, v, **how)
@@ -44,21 +44,21 @@ def biased_twins(**how):
 @every_beta
 @value_width
 def test_twins_agree_under_every_mask(assert_same, visible, beta, d_value):
-    assert_same(*twins(visible=visible, beta=beta), *random_qkv(BATCH, HEAD, d_value=d_value))
+    assert_same(*both_forms(visible=visible, beta=beta), *random_qkv(BATCH, HEAD, d_value=d_value))
 
 
 @every_beta
 @pytest.mark.parametrize("n_query", [1, 2, 5, 7, 11])
 def test_causal_twins_agree_for_fewer_as_many_and_more_queries(assert_same, n_query, beta):
     """pytorch#103082: fewer queries stand on the last keys."""
-    assert_same(*twins(causal=True, beta=beta), *random_qkv(BATCH, HEAD, n_query=n_query))
+    assert_same(*both_forms(causal=True, beta=beta), *random_qkv(BATCH, HEAD, n_query=n_query))
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("n_query", [1, 5, 7])
 def test_causal_twins_agree_under_padding(assert_same, side, n_query):
     real = masks.padding(torch.tensor([3, 6]), KEY, side)
-    assert_same(*twins(causal=True, visible=real), *random_qkv(BATCH, HEAD, n_query=n_query))
+    assert_same(*both_forms(causal=True, visible=real), *random_qkv(BATCH, HEAD, n_query=n_query))
 
 
 @every_beta
@@ -95,7 +95,7 @@ def test_twins_agree_for_any_number_of_batch_axes(assert_same, batch, how, d_val
         "mask": {"visible": masks.window(KEY, KEY, 2)},
         "bias": {"bias": torch.randn(KEY, KEY, dtype=torch.float64)},
     }[how]
-    assert_same(*twins(**options), *random_qkv(*batch, n_query=KEY, d_value=d_value))
+    assert_same(*both_forms(**options), *random_qkv(*batch, n_query=KEY, d_value=d_value))
 
 
 @pytest.mark.parametrize("batch", [(0,), (0, HEAD), (BATCH, 0)])
@@ -108,20 +108,20 @@ def test_an_empty_batch_is_no_special_case(assert_same, batch, how):
         "bias": {"bias": torch.randn(KEY, KEY, dtype=torch.float64)},
     }[how]
     inputs = random_qkv(*batch, n_query=KEY)
-    assert_same(*twins(**options), *inputs)
+    assert_same(*both_forms(**options), *inputs)
     assert fused_attention(*inputs, **options).shape == (*batch, KEY, D_VALUE)
 
 
 def test_one_token_one_head_one_feature(assert_same):
     one = torch.randn(1, 1, 1, 1, dtype=torch.float64)
-    assert_same(*twins(causal=True), one, one, one)
+    assert_same(*both_forms(causal=True), one, one, one)
     assert torch.equal(fused_attention(one, one, one), one)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_twins_agree_in_half_precision_as_far_as_it_reaches(visible, dtype):
     q, k, v = (t.to(dtype) for t in random_qkv(BATCH, HEAD))
-    fused, readable = (attend(q, k, v) for attend in twins(visible=visible))
+    fused, readable = (attend(q, k, v) for attend in both_forms(visible=visible))
     torch.testing.assert_close(fused, readable, rtol=0.02, atol=0.02)
 
 

@@ -29,7 +29,9 @@ from ..models.small_models import (
 )
 from .lively import lively
 
-pytestmark = pytest.mark.usefixtures("as_users_run_it")  # many calls; the shapes are checked in one test of each room
+pytestmark = pytest.mark.usefixtures(
+    "as_users_run_it"
+)  # many calls; the shapes are checked in one test of each package
 
 N_NEW_TOKENS = 7
 DECODERS: dict[str, dict[str, Any]] = {
@@ -251,7 +253,7 @@ def modes(model: nn.Module) -> list[bool]:
     return [module.training for module in model.modules()]
 
 
-@pytest.mark.parametrize("changes", [{}, {"position": POSITIONS["relative"]}], ids=["twin", "itself"])
+@pytest.mark.parametrize("changes", [{}, {"heads": choices.SplitHeads(n_heads=3)}], ids=["fast path", "itself"])
 def test_a_model_in_training_does_not_notice(changes: dict[str, Any]) -> None:
     """Its dropout rests while it writes; between two tokens it is in training, with gradients."""
     model, ids = lively(decoder(dropout=0.5, attention_dropout=0.5, **changes)), some_ids(3, 5)
@@ -417,7 +419,7 @@ def test_masks_of_another_kind() -> None:
         )
 
 
-@pytest.mark.parametrize("changes", [{}, {"position": POSITIONS["relative"]}], ids=["twin", "itself"])
+@pytest.mark.parametrize("changes", [{}, {"heads": choices.SplitHeads(n_heads=3)}], ids=["fast path", "itself"])
 @pytest.mark.parametrize("sampling", [Greedy(), Sample(top_k=1)], ids=str)
 def test_weights_that_are_no_numbers_are_noticed_at_their_step(
     changes: dict[str, Any], sampling: Greedy | Sample

@@ -148,6 +148,28 @@ def test_word_by_word_with_both_caches_equals_the_whole(norm_order: str) -> None
 
 
 @pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("norm_order", ["pre", "post"])
+def test_without_cross_attention_it_is_a_causal_encoder_layer(norm_order: str) -> None:
+    layer, (x, memory) = decoder_layer(norm_order, cross_attention=False), tokens()
+    settings = {"heads": choices.Heads(n_heads=HEAD), "feed_forward": choices.FeedForward(d_ff=D_FF, activation="relu")}
+    encoder = hw.layers.EncoderLayer(D_MODEL, **settings, norm_order=norm_order)
+    encoder.load_state_dict(layer.state_dict())
+    visible = hw.masks.padding(LENGTHS, TOKEN)
+    assert torch.equal(layer(x, visible=visible), encoder(x, visible, causal=True))
+    with pytest.raises(ValueError, match="memory must be None without cross-attention, got shape"):
+        layer(x, memory)
+    with pytest.raises(ValueError, match="memory must be given to a layer with cross-attention, got None"):
+        decoder_layer(norm_order)(x)
+
+
+@pytest.mark.parametrize("norm_order", ["pre", "post"])
+def test_the_parts_are_listed_in_the_order_in_which_they_run(norm_order: str) -> None:
+    parts = ["attention", "cross_attention", "feed_forward"]
+    pairs = [(f"{part}_norm", part) if norm_order == "pre" else (part, f"{part}_norm") for part in parts]
+    assert [name for name, _ in decoder_layer(norm_order).named_children()] == [*sum(pairs, ()), "dropout"]
+
+
+@pytest.mark.usefixtures("float64")
 def test_bias_and_rotation_change_the_self_attention_alone() -> None:
     layer, (x, memory) = decoder_layer(heads=choices.Heads(n_heads=HEAD, d_head=4)), tokens()
     seen = []

@@ -143,7 +143,8 @@ def test_cached_is_full(position: choices.TextPositions, chunks: list[tuple[int,
     for start, end in chunks:
         visible = real_target[:, :end]
         chunk = target[:, start:end]
-        logits.append(model.decode(chunk, memory, memory_visible=real_source, visible=visible, cache=past))
+        hidden = model.decode(chunk, memory, memory_visible=real_source, visible=visible, cache=past)
+        logits.append(model.unembed(hidden))
     full = model(source, target, source_visible=real_source, target_visible=real_target)
     torch.testing.assert_close(torch.cat(logits, dim=1)[real_target], full[real_target], rtol=1e-10, atol=1e-10)
 
@@ -165,7 +166,7 @@ def test_a_reordered_cache_goes_on_with_the_chosen_rows() -> None:
     memory, past = model.encode(source, visible=real), model.new_cache()
     model.decode(target[:, :5], memory, memory_visible=real, cache=past)
     past.reorder(rows)
-    after = model.decode(target[rows, 5:], memory[rows], memory_visible=real[rows], cache=past)
+    after = model.unembed(model.decode(target[rows, 5:], memory[rows], memory_visible=real[rows], cache=past))
     full = model(source[rows], target[rows], source_visible=real[rows])[:, 5:]
     torch.testing.assert_close(after, full, rtol=1e-10, atol=1e-10)
 
@@ -187,7 +188,9 @@ def test_two_vocabularies_have_their_own_tables_and_sizes() -> None:
 
 def test_forward_is_encode_then_decode() -> None:
     model, source, target = ready(encoder_decoder(**T5)), some_ids(2, 11), some_ids(2, 7)
-    assert model(source, target).equal(model.decode(target, model.encode(source)))
+    hidden = model.decode(target, model.encode(source))
+    assert model.hidden(source, target).equal(hidden)
+    assert model(source, target).equal(model.unembed(hidden))
 
 
 def test_the_memory_has_a_vector_for_each_source_token() -> None:

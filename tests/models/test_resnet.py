@@ -27,7 +27,7 @@ def by_hand(state: dict[str, Tensor], image: Tensor, strides: list[int]) -> Tens
         if f"{block}.shortcut.0.weight" in state:
             x = norm(F.conv2d(x, state[f"{block}.shortcut.0.weight"], stride=stride), f"{block}.shortcut.1")
         x = (y + x).relu()
-    return x.mean((2, 3)) @ state["classes.weight"].T + state["classes.bias"]
+    return x.mean((2, 3)) @ state["classifier.weight"].T + state["classifier.bias"]
 
 
 def test_logits_are_those_of_the_formula() -> None:

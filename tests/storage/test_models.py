@@ -54,10 +54,10 @@ def test_a_folder_without_a_manifest_is_read_as_others_write_it(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda tensors: tensors.pop("classes.bias"), "lacks classes.bias"),
+        (lambda tensors: tensors.pop("classifier.bias"), "lacks classifier.bias"),
         (lambda tensors: tensors.update(more=torch.zeros(1)), "has the unknown more"),
         (
-            lambda tensors: tensors.update({"classes.bias": torch.zeros(11)}),
+            lambda tensors: tensors.update({"classifier.bias": torch.zeros(11)}),
             r"must have the shape \(10,\)",
         ),
     ],

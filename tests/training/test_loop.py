@@ -153,7 +153,7 @@ def test_what_is_evaluated_and_kept_is_the_average(tmp_path: Path) -> None:
     )
     own = {name.removeprefix("own."): tensor for name, tensor in rest.items() if name.startswith("own.")}
     assert own.keys() == averaged.keys()
-    assert not torch.equal(own["classes.weight"], averaged["classes.weight"])
+    assert not torch.equal(own["classifier.weight"], averaged["classifier.weight"])
     assert not torch.equal(own["norm.running_mean"], averaged["norm.running_mean"])
     assert torch.equal(own["norm.num_batches_tracked"], averaged["norm.num_batches_tracked"])
     row = next(row for row in read_log(run.folder) if (row["step"], row["split"]) == (10, "valid"))

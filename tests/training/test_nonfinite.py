@@ -75,7 +75,7 @@ def test_nan_in_the_data(tmp_path: Path, accumulate: int) -> None:
 @pytest.mark.parametrize(
     ("name", "where"),
     [
-        ("classes.bias", "the weight classes.bias"),
+        ("classifier.bias", "the weight classifier.bias"),
         ("layers.0.feed_forward.up.weight", "the weight layers.0.feed_forward.up"),
     ],
 )

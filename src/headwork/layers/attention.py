@@ -165,7 +165,9 @@ class MultiHeadAttention(nn.Module):
 
             q = query(x).view(-1, n_heads, 1, d_head)
             q = q if rotation is None else rotation.rotate(q)
-            k, v = self._for_each_query_head(*cache(project))
+            k, v = cache(project)
+            if n_kv_heads < n_heads:
+                k, v = self._for_each_query_head(k, v)
             if relative is not None:
                 q, bias = add_relative(relative, q, k.shape[2], beta, bias)
             if visible is None and bias is None and beta <= LARGEST_BETA_FOR_A_SUM:

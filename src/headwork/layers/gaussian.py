@@ -154,7 +154,7 @@ class GaussianAttention(PositionAttention):
         return gaussian_weights(grid, self.centre, self.alpha, queries)
 
     def seen_from(self, grid: tuple[int, int], pixel: tuple[int, int]) -> Float[Tensor, "head row column"]:
-        row, column = (self.centre.new_tensor([index], dtype=torch.float32) for index in pixel)
+        row, column = (self.centre.new_full((1,), index, dtype=torch.float32) for index in pixel)
         return self.table(grid, (row, column))[:, 0, 0]
 
     def _mix(self, x: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:

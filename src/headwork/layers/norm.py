@@ -1,7 +1,5 @@
 """Norms with their parameters."""
 
-from functools import partial
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -31,7 +29,8 @@ class LayerNorm(nn.Module):
         return fused_layer_norm(x, self.weight, self.bias, self.eps)
 
     def one_token(self) -> OneToken:
-        return partial(fused_layer_norm, weight=self.weight, bias=self.bias, eps=self.eps)
+        weight, bias, shape, eps = self.weight, self.bias, self.weight.shape, self.eps
+        return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
 
     def extra_repr(self) -> str:
         return f"d_model={len(self.weight)}, eps={self.eps}, bias={self.bias is not None}"
@@ -56,7 +55,8 @@ class RMSNorm(nn.Module):
         return fused_rms_norm(x, self.weight, self.eps)
 
     def one_token(self) -> OneToken:
-        return partial(fused_rms_norm, weight=self.weight, eps=self.eps)
+        weight, shape, eps = self.weight, self.weight.shape, self.eps
+        return lambda x: torch.rms_norm(x, shape, weight, eps)
 
     def extra_repr(self) -> str:
         return f"d_model={len(self.weight)}, eps={self.eps}"

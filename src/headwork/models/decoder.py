@@ -84,13 +84,12 @@ class Decoder(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.parts = config, given_parts(positions=positions, layers=layers)
-        with building(device):
+        with building(self, device, dtype):
             self.embedding = TokenEmbedding(config.vocab, config.d_model)
             self.layers = make_stack(
                 config, config.position, config.n_layers, decoder=True, positions=positions, layers=layers
             )
             self.lm_head = LMHead(config.lm_head, config.vocab, config.d_model)
-        self.to(device=device, dtype=dtype)
 
     @property
     def description(self) -> Description:

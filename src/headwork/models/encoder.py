@@ -90,7 +90,7 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.parts = config, given_parts(positions=positions, layers=layers, pooling=pooling)
-        with building(device):
+        with building(self, device, dtype):
             self.embedding = TokenEmbedding(config.vocab, config.d_model)
             self.segments = (
                 TokenEmbedding(config.n_segments, config.d_model, name="segments") if config.n_segments else None
@@ -105,7 +105,6 @@ class Encoder(nn.Module):
                 layers=layers,
             )
             self.head = make_head(config, pooling)
-        self.to(device=device, dtype=dtype)
 
     @property
     def description(self) -> Description:

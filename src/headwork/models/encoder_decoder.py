@@ -90,7 +90,7 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.config = config
         self.parts: Parts = {}
-        with building(device):
+        with building(self, device, dtype):
             self.embedding = TokenEmbedding(config.vocab, config.d_model, scaled=config.scaled_embedding)
             self.target_embedding = (
                 None
@@ -103,7 +103,6 @@ class EncoderDecoder(nn.Module):
             )
             self.final_dropout = nn.Dropout(config.dropout if config.norm_order == "pre" else 0.0)  # as T5
             self.lm_head = LMHead(config.lm_head, config.target_vocab or config.vocab, config.d_model)
-        self.to(device=device, dtype=dtype)
 
     @property
     def description(self) -> Description:

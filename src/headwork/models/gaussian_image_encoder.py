@@ -122,7 +122,7 @@ class GaussianImageEncoder(nn.Module):
         self.config = config
         self.parts: Parts = {}
         pre = config.norm_order == "pre"
-        with building(device):
+        with building(self, device, dtype):
             self.patches = PatchEmbedding(config.n_channels, config.patch, config.d_model)
             self.layers = Stack(
                 [ImageLayer(config) for _ in range(config.n_layers)],
@@ -133,7 +133,6 @@ class GaussianImageEncoder(nn.Module):
             self.pooling = MeanPooling()
             self.classifier = linear(config.d_model, config.n_classes)
             self.logits = HookPoint("batch class")
-        self.to(device=device, dtype=dtype)
 
     @property
     def description(self) -> Description:

@@ -85,7 +85,7 @@ class ResNet(nn.Module):
         super().__init__()
         self.config = config
         self.parts: Parts = {}
-        with building(device):
+        with building(self, device, dtype):
             first = config.widths[0]
             self.conv = nn.Conv2d(config.n_channels, first, 3, padding=1, bias=False)
             self.norm = nn.BatchNorm2d(first)
@@ -102,7 +102,6 @@ class ResNet(nn.Module):
             for module in self.modules():
                 if isinstance(module, nn.Conv2d):
                     nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        self.to(device=device, dtype=dtype)
 
     @property
     def description(self) -> Description:

@@ -136,7 +136,13 @@ def check_positions(positions: nn.Module | None) -> None:
 
 
 @contextmanager
-def building(device: Device) -> Iterator[None]:
-    """Make parameters where they are made anyway, so that a seed gives all devices the same; on `meta`, none at all."""
+def building(model: nn.Module, device: Device, dtype: torch.dtype | None) -> Iterator[None]:
+    """What is made inside goes to this device and precision.
+
+    The numbers come from the usual generator, so that a seed makes the same model on every device; on `meta` there are
+    none.
+    """
     with torch.device("meta") if device is not None and torch.device(device).type == "meta" else nullcontext():
         yield
+    if device is not None or dtype is not None:
+        model.to(device=device, dtype=dtype)

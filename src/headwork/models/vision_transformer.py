@@ -98,14 +98,13 @@ class VisionTransformer(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.parts = config, given_parts(positions=positions, layers=layers, pooling=pooling)
-        with building(device):
+        with building(self, device, dtype):
             self.patches = PatchEmbedding(config.n_channels, config.patch, config.d_model)
             self.positions = make_grid(config.position, config.grid, config.d_model) if positions is None else positions
             self.pooling = make_image_pooling(config.pooling, config.d_model) if pooling is None else pooling
             self.layers = make_stack(config, choices.NoPositions(), config.n_layers, decoder=False, layers=layers)
             self.classifier = linear(config.d_model, config.n_classes)
             self.logits = HookPoint("batch class")
-        self.to(device=device, dtype=dtype)
 
     @property
     def description(self) -> Description:
