@@ -37,8 +37,7 @@ def config_to_dict(config: object) -> dict[str, object]:
         raise TypeError(f"config must be an instance of a config class or of a class of your own, got {config!r}")
     kind = type(config).__name__
     if dataclasses.is_dataclass(config):
-        fields = {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
-        return {"kind": kind, **fields}
+        return {"kind": kind, **_plain_arguments(config, [field.name for field in dataclasses.fields(config)])}
     arguments, parts = _arguments(type(config)), getattr(config, "parts", None)
     if isinstance(parts, dict) and "config" in arguments:
         about = config_to_dict(config.config)  # type: ignore[attr-defined]
