@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow test-all lint bench docs lab seeds torture clean
+.PHONY: demo test test-slow test-all test-oldest lint bench docs lab seeds torture clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headwork needs Python 3.11 or newer; say make PYTHON=python3.11")'
@@ -10,7 +10,13 @@ BIN := .venv/bin
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: .venv/installed
+# The demo needs what training needs, not the tools of the developers.
+.venv/demo: pyproject.toml constraints.txt
+	test -e .venv/installed || $(PYTHON) -m venv .venv
+	test -e .venv/installed || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train]'
+	touch $@
+
+demo: .venv/demo
 	$(BIN)/headwork train digits-vit
 
 test: .venv/installed
@@ -21,6 +27,14 @@ test-slow: .venv/installed
 	$(BIN)/python -m pytest -n auto --dist loadfile -q -m slow
 
 test-all: test test-slow
+
+# The whole suite with the oldest versions that pyproject.toml allows, in an environment of its own (several gigabytes: the
+# PyTorch of the package index brings CUDA). By hand, before a release.
+test-oldest:
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[train,data]' \
+		beartype hypothesis pytest pytest-xdist transformers
+	.venv-oldest/bin/python -m pytest -n auto --dist loadfile -q -m "slow or not slow"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

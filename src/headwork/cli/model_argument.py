@@ -65,12 +65,15 @@ def fake_model(asked: OfModel) -> "Iterator[tuple[nn.Module, list[Tensor]]]":
 
 def image_of(asked: OfModel) -> tuple[int, int]:
     """For a model that takes images of any size: those that its run was trained on, or 32 x 32."""
-    from headwork.data import image_size
     from headwork.models import describe
-    from headwork.training.run import is_run, open_run
 
     found = describe(find_config(asked.model, asked.own_classes))
-    if found is None or found.input != "image" or found.image is not None or not is_run(Path(asked.model)):
+    if found is None or found.input != "image" or found.image is not None or not Path(asked.model).is_dir():
+        return 32, 32
+    from headwork.data import image_size
+    from headwork.training.run import is_run, open_run
+
+    if not is_run(Path(asked.model)):
         return 32, 32
     return image_size(open_run(Path(asked.model), asked.own_classes).load_data().test) or (32, 32)
 

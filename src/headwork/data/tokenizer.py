@@ -52,7 +52,7 @@ class Words(serialise.Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_words(self.n_tokens)
+        check_word_count(self.n_tokens)
 
 
 class Tokenizer:
@@ -123,7 +123,7 @@ class Tokenizer:
         >>> tokenizer.decode(tokenizer.encode("A bad film!"))
         'a � film �'
         """
-        check_words(n_tokens)
+        check_word_count(n_tokens)
         learned = tokenizers.Tokenizer(models.WordLevel())
         learned.normalizer = normalizers.Lowercase()
         learned.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -224,7 +224,7 @@ def check_byte_pairs(n_tokens: int) -> None:
         raise ValueError(f"n_tokens must be 260 or more, for 256 bytes and 4 special tokens, got {n_tokens}")
 
 
-def check_words(n_tokens: int) -> None:
+def check_word_count(n_tokens: int) -> None:
     if n_tokens <= len(SPECIAL):
         raise ValueError(f"n_tokens must be 5 or more, for a word and 4 special tokens, got {n_tokens}")
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headwork.figures.style import freeze_layout, plot_style
 from headwork.functional.gaussian import full_precision
-from headwork.inspection.centres import Places, Snapshot, snapshot_centres
+from headwork.inspection.centres import HeadCentres, Snapshot, snapshot_centres
 
 MOST_ACROSS = 6
 """So many layers stand beside each other before the next row begins."""
@@ -82,11 +82,11 @@ def _draw_all(figure: Figure, axes: list[Axes], history: Sequence[Snapshot], rea
             ax.set_ylabel("rows away")
 
 
-def _draw_layer(ax: Axes, history: Sequence[Places]) -> None:
+def _draw_layer(ax: Axes, history: Sequence[HeadCentres]) -> None:
     ax.axhline(0, color="0.85", linewidth=0.8)
     ax.axvline(0, color="0.85", linewidth=0.8)
     ax.plot(0, 0, "kx", markersize=5)
-    way = torch.stack([torch.tensor(places["centre"]) for places in history])
+    way = torch.stack([torch.tensor(centres["centre"]) for centres in history])
     precision = full_precision(torch.tensor(history[-1]["alpha"]))
     for head in range(way.shape[1]):
         color = f"C{head % 10}"

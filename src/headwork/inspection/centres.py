@@ -11,14 +11,14 @@ from headwork.functional.gaussian import Precision, full_precision
 from headwork.layers.gaussian import GaussianAttention
 
 
-class Places(TypedDict):
+class HeadCentres(TypedDict):
     """Where the heads of one layer look (rows and columns away from the query), and how sharply."""
 
     centre: list[list[float]]
     alpha: list[float] | list[list[float]] | list[list[list[float]]]
 
 
-Snapshot = dict[str, Places]
+Snapshot = dict[str, HeadCentres]
 """The centres and precisions of the heads of every Gaussian layer, by its name."""
 
 
@@ -46,7 +46,7 @@ def snapshot_centres(model: nn.Module) -> Snapshot:
     [1.0, 1.0]
     """
     return {
-        name: Places(centre=layer.centre.tolist(), alpha=layer.alpha.tolist())
+        name: HeadCentres(centre=layer.centre.tolist(), alpha=layer.alpha.tolist())
         for name, layer in gaussian_layers(model).items()
     }
 

@@ -6,7 +6,7 @@ $\widetilde W_k \in \mathbb{R}^{D_{hid} \times D_p}$, and $u$, $v$ are columns o
 $$A_{q,k} = Z_q W_q W_k^\top Z_k^\top + Z_q W_q \widetilde W_k r_\delta + u^\top W_k^\top Z_k^\top
 + v^\top \widetilde W_k r_\delta$$
 
-Places enter through $r_\delta$ with $\delta = q - k$ only, so moving every pixel by the same step changes nothing.
+Positions enter through $r_\delta$ with $\delta = q - k$ only, so moving every pixel by the same step changes nothing.
 With absolute positions it does.
 
 The Gaussian encoding of equation (7) leaves the last term alone, (b.1):

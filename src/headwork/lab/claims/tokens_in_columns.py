@@ -53,7 +53,7 @@ class Setup(Experiment):
 
 
 @dataclass(frozen=True)
-class Seen:
+class Attended:
     """What comes out if attention is between tokens, or between features."""
 
     weights: Float[Tensor, "query key"]
@@ -71,11 +71,11 @@ class Result:
     """Both ways, on the same X with the same projections."""
 
     setup: Setup
-    tokens: Seen
-    features: Seen
+    tokens: Attended
+    features: Attended
 
     @property
-    def chosen(self) -> Seen:
+    def chosen(self) -> Attended:
         return self.tokens if self.setup.between == "tokens" else self.features
 
 
@@ -87,7 +87,7 @@ def run(setup: Setup) -> Result:
     return Result(setup, _see("tokens", x, w, many), _see("features", x, w, many))
 
 
-def _see(between: Between, x: Float[Tensor, "d_model token"], w: Tensor, many: list[Tensor]) -> Seen:
+def _see(between: Between, x: Float[Tensor, "d_model token"], w: Tensor, many: list[Tensor]) -> Attended:
     beta = 1 / math.sqrt(len(x))
     q, k, v = _rows(between, w @ x)
     weights = attention_weights(q, k, beta=beta)
@@ -100,7 +100,7 @@ def _see(between: Between, x: Float[Tensor, "d_model token"], w: Tensor, many: l
     leaked = _reached(attend, x).triu(1)
     scores = [beta * attention_scores(*_rows(between, w[:2, None] @ xs)) for xs in many]
     variances = [of_length.square().mean((-2, -1)) for of_length in scores]
-    return Seen(
+    return Attended(
         weights,
         _rows(between, weights @ v),
         int(passed.sum() - passed.diagonal().sum()),
