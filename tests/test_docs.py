@@ -1,5 +1,6 @@
 """What the documents show is run."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -13,12 +14,22 @@ from headwork.data import sample_digit
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/convolution.md", "docs/data.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/convolution.md", "docs/data.md", "docs/own.md"])
 def test_the_code_runs(name, capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
     assert blocks
     exec("\n".join(blocks), {})
     assert capsys.readouterr().out
+
+
+def test_the_notebook_runs(capsys):
+    notebook = json.loads((ROOT / "docs/quickstart.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names: dict[str, object] = {"__name__": "notebook"}
+    for cell in cells:
+        exec("".join(line for line in cell.splitlines(keepends=True) if not line.startswith("%")), names)
+    assert notebook["nbformat"] == 4
+    assert names["done"].test["accuracy"] > 0.5
 
 
 def test_the_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):

@@ -33,7 +33,7 @@ def config_to_dict(config: object) -> dict[str, object]:
     The arguments are read from attributes of the same name, as scikit-learn does. One of our models is its config, and
     the parts of a user's own that it was given, if any.
     """
-    if isinstance(config, type) or type(config).__module__ == "builtins":
+    if _is_builtin(config):
         raise TypeError(f"config must be an instance of a config class or of a class of your own, got {config!r}")
     kind = type(config).__name__
     if dataclasses.is_dataclass(config):
@@ -108,10 +108,16 @@ def _plain(value: object, where: str = "") -> object:
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"  # JSON has no infinity
     if where and not isinstance(value, str | int | float | types.NoneType):
-        if hasattr(value, "shape") or isinstance(value, type) or type(value).__module__ == "builtins":
+        if hasattr(value, "shape") or _is_builtin(value):
             raise ValueError(f"{where} must be plain data or an object of a class of yours to be saved, got {value!r}")
         return config_to_dict(value)
     return value
+
+
+def _is_builtin(value: object) -> bool:
+    """Whether it is a class, or an object of a class that is not written in Python (a number, a function)."""
+    written_in_python = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+    return isinstance(value, type) or not type(value).__flags__ & written_in_python
 
 
 def _plain_arguments(config: object, arguments: Iterable[str]) -> dict[str, object]:
