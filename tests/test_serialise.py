@@ -162,7 +162,7 @@ def test_any_object_that_keeps_its_arguments_survives_json():
     [
         ({"kind": "Blur", "size": [1, 1], "strenght": 1.0}, "Blur has no key 'strenght'; did you mean 'strength'?"),
         ({"kind": "Blur", "size": [1, 1]}, "Blur needs the key 'strength', which is missing"),
-        ({"kind": "Path", "a": 1}, r"kind must be one of Blur, got 'Path'; .*classes=\[Path\]\) or --import my_module"),
+        ({"kind": "Path", "a": 1}, r"kind must be one of Blur, got 'Path'; .*classes=\[Path\], or --import my_module"),
         ({"kind": "Blur", "size": [1, 1], "strength": 1, "inner": {"kind": "Path"}}, "kind must be one of Blur"),
     ],
 )

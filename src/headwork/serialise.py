@@ -21,6 +21,8 @@ from headwork.checks import nearest
 
 Config = TypeVar("Config")
 
+MANY_KINDS = 16
+"""So many are not listed in an error."""
 _OF_A_MODEL = ("config", "positions", "layers", "pooling")
 """Arguments of our models: the config, and the parts, which a model keeps in `parts` if they were given."""
 _OF_A_MACHINE = ("device", "dtype")
@@ -70,8 +72,9 @@ def _build(data: object, allowed: list[type[Config]], kinds: list[type[Config]])
         raise ValueError(f"a config must be an object with a 'kind' of {', '.join(by_name)}, got {data!r}")
     name = data.get("kind")
     if not isinstance(name, str) or name not in by_name:
-        remedy = f"; if that is a class of yours, pass it: hw.load(folder, classes=[{name}]) or --import my_module"
-        raise ValueError(f"kind must be one of {', '.join(by_name)}, got {name!r}{remedy if name else ''}")
+        own = f"; if it is a class of your own, pass it: classes=[{name}], or --import my_module on the command line"
+        wanted = f"one of {', '.join(by_name)}" if len(by_name) < MANY_KINDS else "the name of a class that was passed"
+        raise ValueError(f"kind must be {wanted}, got {name!r}{own if name else ''}")
     kind = by_name[name]
     known, needed = _keys(kind)
     given = {key: value for key, value in data.items() if key != "kind"}

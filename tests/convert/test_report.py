@@ -101,10 +101,10 @@ def test_each_layer_of_heads_is_reported_with_its_bound(precision):
 
 def test_the_alpha_of_an_ellipse_is_the_root_of_its_determinant():
     heads = GaussianAttention(2, 2, precision="diagonal").double()
-    heads.place_heads(torch.zeros(2, 2).double(), torch.tensor([[4.0, 9.0], [2.0, 2.0]]).double())
+    heads.set_centres(torch.zeros(2, 2).double(), torch.tensor([[4.0, 9.0], [2.0, 2.0]]).double())
     assert to_convolution(heads, grid=(5, 7)).layers[0].alpha == pytest.approx([6.0, 2.0])
     heads = GaussianAttention(2, 1, precision="full").double()
-    heads.place_heads(torch.zeros(1, 2).double(), torch.tensor([[[5.0, 4.0], [4.0, 5.0]]]).double())
+    heads.set_centres(torch.zeros(1, 2).double(), torch.tensor([[[5.0, 4.0], [4.0, 5.0]]]).double())
     assert to_convolution(heads, grid=(5, 7)).layers[0].alpha == pytest.approx([3.0], rel=1e-5)
 
 
@@ -133,7 +133,7 @@ def test_the_report_in_words():
 
 def test_the_report_of_one_layer_of_different_heads_in_words():
     heads = GaussianAttention(2, 2)
-    heads.place_heads(torch.zeros(2, 2), torch.tensor([0.5, 40.0]))
+    heads.set_centres(torch.zeros(2, 2), torch.tensor([0.5, 40.0]))
     said = str(to_convolution(heads, grid=(11, 13)))
     assert said.startswith(
         "the model: 2 Gaussian heads -> 3 x 3 convolution (2 to 2 channels); alpha 0.50 to 40.00; off"

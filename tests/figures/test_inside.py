@@ -129,12 +129,10 @@ def test_a_model_without_description_is_drawn_without_heads(tmp_path):
 
 def test_a_decoder_with_layers_of_another_kind_is_drawn_without_them():
     """The description of its config names attention that is not there."""
-    model = hw.models.Decoder(
-        hw.models.DecoderConfig(
-            vocab=17, d_model=12, n_layers=1, heads=choices.Heads(n_heads=3), feed_forward=choices.FeedForward(d_ff=11)
-        )
+    config = hw.models.DecoderConfig(
+        vocab=17, d_model=12, n_layers=1, heads=choices.Heads(n_heads=3), feed_forward=choices.FeedForward(d_ff=11)
     )
-    model.layers[0] = Ignoring()
+    model = hw.models.Decoder(config, layers=[Ignoring()])
     assert pictures(draw_inside(model, torch.randint(17, (1, 7)))) == []
 
 

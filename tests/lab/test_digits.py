@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headwork import choices
-from headwork.data.batches import ImageBatch
+from headwork.batches import ImageBatch
 from headwork.lab.digits import N_CLASSES, digits, evaluate, shift_images, small_vit, train_classifier
 from headwork.models import ResNet, ResNetConfig
 

@@ -1,6 +1,6 @@
 from torch import Tensor, arange, nn
 
-from headwork.layers import Positions
+from headwork.layers import Pooling, Positions
 
 
 class HalfLife(Positions):
@@ -18,7 +18,7 @@ class HalfLife(Positions):
         return -(self.rate[:, None, None] * distance)[None].to(x.dtype)
 
 
-class LargestToken(nn.Module):
+class LargestToken(Pooling):
     """A pooling: the largest of each feature over the visible tokens."""
 
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
