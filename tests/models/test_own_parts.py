@@ -235,7 +235,7 @@ def test_what_is_written_says_only_what_was_given() -> None:
 
 def test_a_class_that_nobody_passed_is_not_built() -> None:
     data = config_to_dict(Decoder(decoder().config, positions=HalfLife(N_HEADS)))
-    with pytest.raises(ValueError, match=r"got 'HalfLife'; .* hw.load\(folder, classes=\[HalfLife\]\) or --import"):
+    with pytest.raises(ValueError, match=r"got 'HalfLife'; .* classes=\[HalfLife\], or --import"):
         config_from_dict(data, CLASSES)
 
 
