@@ -31,9 +31,8 @@ class OfModel(Imports):
 
 def find_config(name: str, classes: list[type]) -> Any:
     """The config of a published model, or what a file describes: a config, or a model of the user's own."""
-    from headwork.models import MODEL_CONFIGS, published
+    from headwork.models import CLASSES, published
     from headwork.serialise import config_from_dict
-    from headwork.storage.models import MODELS
 
     path = Path(name)
     if (path / CONFIG).is_file():
@@ -49,7 +48,7 @@ def find_config(name: str, classes: list[type]) -> Any:
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"model must be a config file in JSON, got {path} ({error})") from None
     of_folder = isinstance(data, dict) and "model" in data
-    return config_from_dict(data["model"] if of_folder else data, [*MODEL_CONFIGS, *MODELS, *classes])
+    return config_from_dict(data["model"] if of_folder else data, [*CLASSES, *classes])
 
 
 @contextmanager

@@ -13,24 +13,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from headwork import layers
 from headwork.convert import Conversion, conversions_of
-from headwork.models import (
-    MODEL_CONFIGS,
-    Decoder,
-    Encoder,
-    EncoderDecoder,
-    GaussianImageEncoder,
-    ResNet,
-    VisionTransformer,
-)
+from headwork.models import CLASSES
 from headwork.serialise import config_from_dict, config_to_dict
 from headwork.storage.folders import MANIFEST, DamagedError, new_folder, verify
 
-MODELS = (Encoder, Decoder, EncoderDecoder, VisionTransformer, GaussianImageEncoder, ResNet)
-"""A file names one of these if the model has parts that its config does not say."""
-PARTS = tuple(part for part in vars(layers).values() if isinstance(part, type) and issubclass(part, nn.Module))
-"""Our own layers, which may be such parts."""
 CONFIG, WEIGHTS, BEST = "config.json", "model.safetensors", "checkpoints/best.json"
 
 
@@ -72,7 +59,7 @@ def load(
 
 def rebuild(about: Mapping[str, object], classes: Iterable[type] = ()) -> nn.Module:
     """The model that a `config.json` describes, with fresh weights."""
-    found: Any = config_from_dict(about.get("model"), [*MODEL_CONFIGS, *MODELS, *PARTS, *classes])
+    found: Any = config_from_dict(about.get("model"), [*CLASSES, *classes])
     model: nn.Module = found if isinstance(found, nn.Module) else found.build()
     for conversion in cast(list[object], about.get("conversions", [])):
         model = config_from_dict(conversion, get_args(Conversion)).apply(model).model

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headwork.data import DATA_CONFIGS, Dataset, Tokenizer
-from headwork.models import MODEL_CONFIGS
+from headwork.models import CLASSES
 from headwork.serialise import config_from_dict, config_to_dict
 from headwork.storage.folders import DamagedError, replace_file
-from headwork.storage.models import CONFIG, MODELS, read_json
+from headwork.storage.models import CONFIG, read_json
 from headwork.tasks import TASKS, Task
 from headwork.training.config import RunConfig
 from headwork.training.fit import fit_to_data, task_for
 
 TOKENIZER = "tokenizer.json"
-RUN_CLASSES = (RunConfig, *DATA_CONFIGS, *MODEL_CONFIGS, *MODELS, *TASKS)
+RUN_CLASSES = (RunConfig, *DATA_CONFIGS, *CLASSES, *TASKS)
 """What the file of a run may name without being passed."""
 
 
