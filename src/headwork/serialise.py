@@ -10,6 +10,7 @@ True
 """
 
 import dataclasses
+import difflib
 import inspect
 import math
 import types
@@ -72,9 +73,8 @@ def _build(data: object, allowed: list[type[Config]], kinds: list[type[Config]])
         raise ValueError(f"a config must be an object with a 'kind' of {', '.join(by_name)}, got {data!r}")
     name = data.get("kind")
     if not isinstance(name, str) or name not in by_name:
-        own = f"; if it is a class of your own, pass it: classes=[{name}], or --import my_module on the command line"
-        wanted = f"one of {', '.join(by_name)}" if len(by_name) < MANY_KINDS else "the name of a class that was passed"
-        raise ValueError(f"kind must be {wanted}, got {name!r}{own if name else ''}")
+        wanted = f"one of {', '.join(by_name)}" if len(by_name) < MANY_KINDS else "a class that is known here"
+        raise ValueError(f"kind must be {wanted}, got {name!r}{_remedy(name, by_name)}")
     kind = by_name[name]
     known, needed = _keys(kind)
     given = {key: value for key, value in data.items() if key != "kind"}
@@ -88,12 +88,20 @@ def _build(data: object, allowed: list[type[Config]], kinds: list[type[Config]])
     return kind(**{key: read(value, known[key], f"{name}.{key}", kinds) for key, value in given.items()})
 
 
+def _remedy(name: object, known: Iterable[str]) -> str:
+    if not isinstance(name, str):
+        return ""
+    close = difflib.get_close_matches(name, known, n=1)
+    own = f"; if it is a class of your own, pass it: classes=[{name}], or --import my_module on the command line"
+    return f"; did you mean {close[0]!r}?" if close else own
+
+
 class Checked:
     """A config whose fields are of the kinds their annotations say; dataclasses inherit from it."""
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]  # every heir is a dataclass
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             value, options = getattr(self, field.name), _options(hints[field.name])
             if not any(_fits(value, option) for option in options):
                 where = f"{type(self).__name__}.{field.name}"

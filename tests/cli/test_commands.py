@@ -118,8 +118,8 @@ def test_asking_wrongly_is_exit_code_2_and_says_why(capsys, arguments, message):
     [
         (b"{", "must be a config file in JSON"),
         (b"\xff\xfe\x00", "must be a config file in JSON"),
-        (b"{}", "kind must be one of"),
-        (b'{"kind": []}', "kind must be one of"),
+        (b"{}", "kind must be a class that is known here"),
+        (b'{"kind": []}', "kind must be a class that is known here"),
         (b"[" * 100_000, "must be a config file in JSON"),
         (b'{"kind": "DecoderConfig", "vocab": 5, "d_modle": 3}', "did you mean 'd_model'"),
     ],

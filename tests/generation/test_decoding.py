@@ -442,3 +442,14 @@ def test_a_translator_whose_weights_are_no_numbers() -> None:
         model.decoder_layers[0].feed_forward.down.bias[0] = torch.nan
     with pytest.raises(ValueError, match="the best score of each row must be finite, got nan in row 0 after 1 tokens"):
         translate(model, some_ids(2, 5), max_new_tokens=3, begin=0, end=None)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_a_model_of_another_kind_is_refused() -> None:
+    ids = some_ids(1, 3)
+    with pytest.raises(
+        ValueError, match=r"generate needs a Decoder: .*, got a EncoderDecoder, which reads a text pair"
+    ):
+        generate(encoder_decoder(), ids, max_new_tokens=2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"translate needs an EncoderDecoder: .*, got a Decoder, which reads a text"):
+        translate(decoder(), ids, max_new_tokens=2, begin=0, end=None)  # type: ignore[arg-type]

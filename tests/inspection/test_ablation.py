@@ -203,3 +203,15 @@ def test_mistakes(decoder, ids):
     with raises("ablate changed nothing at 'layers.0'"), hw.ablate(decoder, layers=["layers.0"]):
         pass
     assert not any(hook for hooks in hooks_of(decoder).values() for hook in hooks)
+
+
+@pytest.mark.parametrize("heads", [hw.choices.QueryShiftHeads(n_heads=3), hw.choices.ContentShiftHeads(n_heads=3)])
+def test_heads_that_look_by_shift_can_be_switched_off(heads: hw.choices.ImageHeads) -> None:
+    config = hw.models.GaussianImageEncoderConfig(
+        n_classes=5, image=(6, 6), d_model=12, n_layers=1, heads=heads, dropout=0.0
+    )
+    model, image = config.build().eval(), torch.rand(2, 3, 6, 6)
+    with hw.ablate(model, heads={"layers.0.attention": [0, 1, 2]}):
+        off = model(image)
+    with hw.patch(model, {"layers.0.attention": model.layers[0].attention.out.bias.expand(2, 3, 3, 12).clone()}):
+        torch.testing.assert_close(off, model(image))

@@ -133,3 +133,25 @@ def test_inputs_of_different_lengths_are_refused(decoder, clean):
     effects = patching_effects(decoder, clean, longer, "layers.0", metric, each="token")
     with pytest.raises(ValueError, match=re.escape("give (1, 7, 14) and (1, 8, 14) at layers.0")):
         next(effects)
+
+
+def test_a_point_that_passes_twice_in_a_call_is_refused() -> None:
+    """Source and target share one embedding: the value of one must not be put into the other."""
+    model = small_translator()
+    source, target, corrupted = (torch.randint(VOCAB, (1, 6)) for _ in range(3))
+    with pytest.raises(ValueError, match=r"points must pass once in a call of the model, got embedding, .* 2 times"):
+        hw.inspection.patching_effects(
+            model, (source, target), (corrupted, target), "embedding", lambda logits: logits[0, -1, 7]
+        )
+
+
+def test_a_cache_of_one_call_is_refused() -> None:
+    model, ids = small_decoder(), torch.randint(VOCAB, (1, 6))
+    for ask in (
+        lambda: hw.lens(model, ids, cache=model.new_cache()),
+        lambda: hw.inspection.patching_effects(
+            model, ids, ids.flip(1), "layers.0", lambda logits: logits[0, -1, 7], cache=model.new_cache()
+        ),
+    ):
+        with pytest.raises(ValueError, match="calls the model several times: leave out cache"):
+            ask()

@@ -133,3 +133,9 @@ def test_an_unknown_layer_names_the_nearest():
     assert repr(found) == "Lens: logits [3, 2, 11, 31] of layers.0, layers.1, layers.2"
     with pytest.raises(KeyError, match=r"did you mean 'layers\.\d'"):
         found["layer.0"]
+
+
+def test_layers_that_change_the_shape_have_no_lens() -> None:
+    resnet = hw.models.ResNetConfig(n_classes=5, n_blocks=1).build()
+    with pytest.raises(ValueError, match="lens needs layers that all keep the shape of what they read, got"):
+        hw.lens(resnet, torch.rand(1, 3, 16, 16))

@@ -441,3 +441,18 @@ def test_a_compiled_model_or_part_is_refused(look):
             look(model, name).__enter__()
     with look(part, "1"):
         part(torch.randn(2, 3))
+
+
+@pytest.mark.parametrize("point", ["layers.0.attention.heads", "layers.0", "layers.0.attention.weights"])
+def test_an_edit_in_place_that_changes_no_number_still_passes_its_gradient(point: str) -> None:
+    """A gate of ones, as head importance uses it."""
+    model, ids = small_decoder(), torch.randint(VOCAB, (2, 5))
+    gate = torch.ones((), requires_grad=True)
+
+    def multiply(value: torch.Tensor) -> None:
+        value.mul_(gate)
+
+    with hw.patch(model, {point: multiply}):
+        model(ids).square().sum().backward()
+    assert gate.grad is not None
+    assert gate.grad != 0

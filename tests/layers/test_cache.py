@@ -337,3 +337,16 @@ def test_nan_in_cached_padding_stays_there_in_hard_attention_too() -> None:
     layer(x, x, torch.tensor([[False, True, True]] * 3), cache=cache)
     new = torch.randn(1, 1, 8)
     assert layer(new, new, torch.tensor([[False, True, True, True]]), cache=cache).isfinite().all()
+
+
+def test_a_cache_that_a_failed_call_left_is_refused() -> None:
+    config = hw.models.DecoderConfig(
+        vocab=11, d_model=8, n_layers=2, heads=hw.choices.Heads(n_heads=2), feed_forward=hw.choices.FeedForward(d_ff=8)
+    )
+    model, ids = config.build().eval(), torch.randint(11, (1, 5))
+    cache = model.new_cache()
+    model(ids, cache=cache)
+    with pytest.raises(ValueError, match="must have the shape"), hw.patch(model, {"layers.1": torch.zeros(1)}):
+        model(ids[:, :1], cache=cache)
+    with pytest.raises(ValueError, match="a call failed halfway; begin with a new cache"):
+        model(ids[:, :1], cache=cache)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.models.small_models import EVERY_MODEL
+from torch import nn
 
 import headwork as hw
 from headwork.models import published
@@ -95,3 +96,30 @@ def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
     save(model, tmp_path / "model")
     with pytest.raises(ValueError, match="must be a new one"):
         save(model, tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda model: setattr(model.layers[0].attention, "beta", 3.0), "got beta=3.0 at 'layers.0.attention'"),
+        (lambda model: setattr(model.layers[0].attention_norm, "eps", 0.5), "got eps=0.5 at 'layers.0.attention_norm'"),
+        (lambda model: setattr(model.layers[0], "dropout", nn.Dropout(0.7)), "got p=0.7 at 'layers.0.dropout'"),
+    ],
+)
+def test_a_model_whose_settings_were_changed_is_not_saved(tmp_path: Path, change, message: str) -> None:
+    model = published("digits-vit").build()
+    change(model)
+    with pytest.raises(ValueError, match=message):
+        save(model, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_double_precision_is_kept(tmp_path: Path) -> None:
+    model = published("digits-vit").build(dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1e-9 * torch.randn_like(parameter))
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model", dtype=torch.float64)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name

@@ -22,7 +22,7 @@ class Generate(Imports, OfRun):
     prompt: Annotated[str, arg(help="The beginning of the text.")] = "\n"
     max_new_tokens: Annotated[int, arg(help="How many tokens to add.")] = 200
     greedy: Annotated[bool, arg(help="Always take the most likely token.")] = False
-    temperature: Annotated[float | None, arg(help="Below 1 bolder, above 1 more varied; 0.8 unless given.")] = None
+    temperature: Annotated[float | None, arg(help="Below 1: more predictable; above: more varied; else 0.8.")] = None
     top_k: Annotated[int | None, arg(help="Choose among so many of the most likely tokens.")] = None
     top_p: Annotated[float | None, arg(help="Choose among the most likely tokens that share this probability.")] = None
     seed: Annotated[int | None, arg(help="The same seed gives the same text.")] = None

@@ -15,8 +15,10 @@ class Translate(Imports, OfRun):
     """Translate texts with the encoder-decoder of a run, given here or line by line on stdin."""
 
     texts: Annotated[Positional[tuple[str, ...]], arg(help="What to translate; none: the lines of stdin.")] = ()
-    beams: Annotated[int, arg(help="1 is greedy; more look at so many translations at a time.")] = 1
-    length_penalty: Annotated[float, arg(help="0: the most probable; 1: the best mean; more: longer ones.")] = 1.0
+    beams: Annotated[int, arg(help="How many translations are followed at a time; 1 is greedy.")] = 1
+    length_penalty: Annotated[
+        float | None, arg(help="With beams. 0: the most probable; 1 (unless given): the best mean; more: longer ones.")
+    ] = None
     max_new_tokens: Annotated[int, arg(help="The longest translation, in tokens.")] = 64
     json: Annotated[bool, arg(help="Print a line of JSON for each text.")] = False
 
@@ -28,6 +30,8 @@ class Translate(Imports, OfRun):
         from headwork.models import describe
 
         check_positive(beams=self.beams, max_new_tokens=self.max_new_tokens)
+        if self.length_penalty is not None and self.beams == 1:
+            raise ValueError(f"length_penalty is for a beam search: give --beams too, got {self.length_penalty}")
         run, model = open_with(self.run_folder, self.own_classes)
         description = describe(run.config.model)
         if description is None or description.input != "text pair" or run.tokenizer is None:
@@ -47,7 +51,7 @@ class Translate(Imports, OfRun):
                 max_new_tokens=self.max_new_tokens,
                 begin=run.tokenizer.begin,
                 end=run.tokenizer.end,
-                length_penalty=self.length_penalty,
+                length_penalty=1.0 if self.length_penalty is None else self.length_penalty,
             )[0]
             said = run.tokenizer.decode(best.ids.tolist())
             line = {"source": text, "translation": said, "score": best.score}

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headwork import masks
-from headwork.generation.limits import check_length, check_token_ids
+from headwork.generation.limits import check_kind, check_length, check_token_ids
 from headwork.generation.reading import TargetReader, TextReader
 from headwork.generation.sampling import Greedy, Sampling, pick
 from headwork.models import Decoder, EncoderDecoder
@@ -29,6 +29,7 @@ def stream(
     until all rows have. Prompts of different lengths are padded on the left, and `visible` marks their real tokens:
     each row goes on as it would alone.
     """
+    check_kind(model, "text")
     check_prompt(ids, visible)
     check_length(model, ids.shape[1] if visible is None else int(visible.sum(1).amax()), max_new_tokens)
     check_token_ids(model.config.vocab, end=end)
@@ -143,6 +144,7 @@ def read_target(
     source_visible: Bool[Tensor, "batch source_token"] | None,
 ) -> TargetReader:
     """A reader that has read the source; `begin`, `end` and the length of the target are checked."""
+    check_kind(model, "text pair")
     check_length(model, 1, max_new_tokens)
     check_token_ids(model.config.target_vocab or model.config.vocab, begin=begin, end=end)
     return TargetReader(model, source, source_visible)

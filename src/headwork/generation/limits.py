@@ -3,13 +3,24 @@
 from torch import nn
 
 from headwork.checks import check_positive
-from headwork.models.description import describe
+from headwork.models.description import InputKind, describe
 
 
 def max_tokens(model: nn.Module) -> int | None:
     """The longest sequence that the model can read; None: any length."""
     description = describe(model)
     return None if description is None else description.max_tokens
+
+
+def check_kind(model: nn.Module, reads: InputKind) -> None:
+    """Raise unless the model predicts the next token of what it reads."""
+    description = describe(model)
+    if description is not None and (description.input, description.output) != (reads, "next token"):
+        who = "generate needs a Decoder" if reads == "text" else "translate needs an EncoderDecoder"
+        raise ValueError(
+            f"{who}: a model that reads a {reads} and predicts the next token, got a {type(model).__name__}, "
+            f"which reads a {description.input} and gives a {description.output}"
+        )
 
 
 def check_prompt_length(model: nn.Module, n_prompt: int) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwork.inspection.patching import patch
-from headwork.inspection.points import choose_points, named_points
+from headwork.inspection.points import check_no_cache, choose_points, named_points
 from headwork.inspection.recording import record
 from headwork.layers.evaluation_mode import evaluation_mode
 
@@ -64,8 +64,12 @@ def patching_effects(
         name: _find_axes(name, modules[name], each)
         for name in choose_points(modules, (points,) if isinstance(points, str) else points)
     }
-    with record(model, *axes) as seen:
+    check_no_cache("patching_effects", keywords)
+    with record(model, *axes, every_call=True) as seen:
         at_clean = run(clean)
+    for name in seen:
+        if (n_calls := seen.n_calls(name)) > 1:
+            raise ValueError(f"points must pass once in a call of the model, got {name}, which passes {n_calls} times")
     at_corrupted = run(corrupted)
     if at_clean == at_corrupted:
         raise ValueError(f"the metric must tell the clean input from the corrupted one, got {at_clean} for both")

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.checks import nearest
+from headwork.inspection.points import check_no_cache
 from headwork.inspection.recording import record
 from headwork.layers.evaluation_mode import evaluation_mode
 from headwork.models.description import describe
@@ -43,9 +44,13 @@ def lens(model: nn.Module, *inputs: Tensor, **keywords: object) -> Lens:
     Lens: logits [2, 1, 5, 100] of layers.0, layers.1
     """
     names = _last_stack(model)
+    check_no_cache("lens", keywords)
     with evaluation_mode(model):
         with record(model, *names) as seen:
             model(*inputs, **keywords)
+        shapes = {name: tuple(seen[name].shape) for name in names}
+        if len(set(shapes.values())) > 1:
+            raise ValueError(f"lens needs layers that all keep the shape of what they read, got {shapes}")
         logits = []
         for name in names:
             with _replaced(model, names, _Answer(seen[name])):

@@ -73,9 +73,11 @@ class _EditOutput:
         if not isinstance(output, Tensor):
             raise TypeError(f"only tensors can be patched, and {self.name} returns a {type(output).__name__}")
         copy = output.clone()
+        before = None if copy.is_inference() else copy._version  # inference tensors do not count their changes
         new = self.edit(copy, inputs)
         if new is None or new is copy:
-            return None if torch.equal(copy, output) else copy
+            unchanged = torch.equal(copy, output) if before is None else copy._version == before
+            return None if unchanged else copy
         return self._checked(new, output)
 
     def _checked(self, new: object, old: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """The names of the points inside a model: one for each module, standing for what the module returns."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from torch import nn
@@ -45,3 +45,9 @@ def check_not_compiled(points: dict[str, nn.Module], chosen: Iterable[str], acti
 
 def _is_compiled(module: nn.Module) -> bool:
     return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
+
+
+def check_no_cache(action: str, keywords: Mapping[str, object]) -> None:
+    """Whoever calls a model several times must not be given the cache of one call."""
+    if keywords.get("cache") is not None:
+        raise ValueError(f"{action} calls the model several times: leave out cache, and pass the whole text")

@@ -39,6 +39,10 @@ class Recording(Mapping[str, Tensor]):
         with warnings.catch_warnings(action="ignore"), FakeTensorMode(allow_non_fake_inputs=True):
             return tuple(value().shape)
 
+    def n_calls(self, name: str) -> int:
+        """How often the point has passed; more than once only with `record(..., every_call=True)`."""
+        return len(self._values.get(name, []))
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 

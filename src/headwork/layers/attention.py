@@ -248,6 +248,8 @@ class MultiHeadAttention(nn.Module):
                 f"got shape {tuple(values.shape)}"
             )
         check_bias_dtype(bias)
+        if visible is not None and visible.is_floating_point() and visible.shape[-1:] == values.shape[-1:]:
+            raise TypeError("visible must be a boolean mask, got real numbers: write values=... for those of values")
         if visible is not None and visible.ndim not in (2, 4):
             remedy = ": write visible[:, None] for a mask (batch, query, key)" if visible.ndim == 3 else ""
             raise ValueError(

@@ -102,6 +102,12 @@ class DecoderCache:
         """Raise if this is another model's cache, or if padding hidden in the past would come into sight now."""
         if n_layers != len(self.self_attention):
             raise ValueError(f"the cache must be of this model's {n_layers} layers, got {len(self.self_attention)}")
+        kept = {cache.n_tokens for cache in self.self_attention} - {0}
+        if kept - {self.n_tokens}:
+            raise ValueError(
+                f"the cache must hold the {self.n_tokens} tokens that were read, got {max(kept)} in some layers: "
+                "a call failed halfway; begin with a new cache"
+            )
         if visible is None and self.has_padding:
             raise ValueError(
                 "visible must be given at every step once it has been, for past and new tokens together, got None"

@@ -46,6 +46,7 @@ class QueryShiftAttention(nn.Module):
         self.row_codes = nn.Parameter(torch.randn(n_heads, 2 * grid[0] - 1, d_head))
         self.column_codes = nn.Parameter(torch.randn(n_heads, 2 * grid[1] - 1, d_head))
         self.weights = LazyHookPoint("batch head query key")
+        self.heads = HookPoint("batch query head d_head")
 
     def forward(self, x: Float[Tensor, "batch row column d_model"]) -> Float[Tensor, "batch row column d_model"]:
         if x.ndim != 4 or x.shape[1:] != (*self.grid, self.d_model):
@@ -55,7 +56,8 @@ class QueryShiftAttention(nn.Module):
         tokens = rearrange(x, "batch row column d_model -> batch (row column) d_model")
         q, v = self._heads(self.query(tokens)), self._heads(self.value(tokens))
         heads = self._attend(tokens, q, v, self.shift_scores(q))
-        joined = rearrange(heads, "batch head (row column) d -> batch row column (head d)", row=self.grid[0])
+        heads = self.heads(rearrange(heads, "batch head query d -> batch query head d"))
+        joined = rearrange(heads, "batch (row column) head d -> batch row column (head d)", row=self.grid[0])
         return self.out(joined)
 
     def shift_scores(self, q: Float[Tensor, "batch head query d_head"]) -> Float[Tensor, "batch head query key"]:

@@ -44,8 +44,8 @@ def one_token_of(module: nn.Module) -> OneToken:
 def takes_part(model: nn.Module, *parts: nn.Module) -> bool:
     """Whether the model and all that is inside these parts of it have a one-token form that says what they say.
 
-    A class has one if it defines `one_token` itself: an heir may have another `forward`. Position codes are asked the
-    same questions on both paths, so any will do.
+    A class has one if it defines `one_token` itself: a subclass may have another `forward`. Position codes are asked
+    the same questions on both paths, so any will do.
     """
     return _is_unchanged(model) and all(_is_unchanged(module) for part in parts for module in _inside(part))
 

@@ -1,7 +1,7 @@
 """Position codes: what is added to a token, how its query and key are rotated, what its scores gain.
 
 A stack owns one position code and asks it once per call for all three; most answer only one. A code of your own is an
-heir of `Positions` with one method or more:
+subclass of `Positions` with one method or more:
 
 >>> class HalfLife(Positions):
 ...     def __init__(self, n_heads: int) -> None:

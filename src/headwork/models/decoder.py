@@ -19,7 +19,7 @@ from headwork.models.stack import StackConfig, building, given_parts, make_stack
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderConfig(StackConfig):
-    """GPT-2 small by default; `vocab` is yours to say."""
+    """GPT-2 small by default; `vocab` must be given."""
 
     vocab: int
     d_model: int = 768

@@ -21,7 +21,7 @@ from headwork.models.stack import StackConfig, building, given_parts, make_stack
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(StackConfig):
-    """BERT-base by default; `vocab` and `head` are yours to say."""
+    """BERT-base by default; `vocab` and `head` must be given."""
 
     vocab: int
     head: choices.EncoderHead

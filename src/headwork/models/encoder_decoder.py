@@ -21,7 +21,7 @@ from headwork.models.stack import Parts, StackConfig, building, make_stack
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig(StackConfig):
-    """The base model of "Attention is all you need" by default; `vocab` is yours to say.
+    """The base model of "Attention is all you need" by default; `vocab` must be given.
 
     `target_vocab=None` shares one vocabulary and one embedding table between source and target.
     """

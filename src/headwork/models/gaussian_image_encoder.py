@@ -24,7 +24,7 @@ from headwork.serialise import Checked
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianImageEncoderConfig(Checked):
-    """The paper's model for CIFAR-10 by default; `n_classes` is yours to say. Sizes are (rows, columns)."""
+    """The paper's model for CIFAR-10 by default; `n_classes` must be given. Sizes are (rows, columns)."""
 
     n_classes: int
     image: tuple[int, int] = (32, 32)

@@ -18,7 +18,7 @@ from headwork.serialise import Checked
 
 @dataclass(frozen=True, kw_only=True)
 class ResNetConfig(Checked):
-    """ResNet-20 for CIFAR by default (6 n_blocks + 2 layers); `n_classes` is yours to say."""
+    """ResNet-20 for CIFAR by default (6 n_blocks + 2 layers); `n_classes` must be given."""
 
     n_classes: int
     n_channels: int = 3

@@ -132,7 +132,7 @@ def given_parts(**parts: nn.Module | Sequence[nn.Module] | None) -> Parts:
 
 def check_positions(positions: nn.Module | None) -> None:
     if positions is not None and not isinstance(positions, Positions):
-        raise TypeError(f"positions must be an heir of headwork.layers.Positions, got {type(positions).__name__}")
+        raise TypeError(f"positions must be a subclass of headwork.layers.Positions, got {type(positions).__name__}")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from headwork.models.stack import StackConfig, building, given_parts, make_stack
 
 @dataclass(frozen=True, kw_only=True)
 class VisionTransformerConfig(StackConfig):
-    """ViT-B/16 by default; `n_classes` is yours to say. Sizes are (rows, columns)."""
+    """ViT-B/16 by default; `n_classes` must be given. Sizes are (rows, columns)."""
 
     n_classes: int
     image: tuple[int, int] = (224, 224)

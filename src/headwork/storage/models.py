@@ -54,7 +54,8 @@ def load(
         verify(folder)
     if model is None:
         model = rebuild(read_json(folder / CONFIG), classes)
-    return fill(model, folder).to(device=device, dtype=dtype).eval()
+    # First the precision, then the numbers: through float32 those of float64 would lose digits.
+    return fill(model.to(device=device, dtype=dtype), folder).eval()
 
 
 def rebuild(about: Mapping[str, object], classes: Iterable[type] = ()) -> nn.Module:
@@ -79,6 +80,15 @@ def check_rebuilds(model: nn.Module, about: Mapping[str, object]) -> None:
                 f"model must be what its config describes, got a {here} at {name!r}, where {there} would be built: "
                 "pass a module of your own to the model's constructor, so that it can be saved"
             )
+    for name, module in ours.items():
+        if module is not model and type(module).__module__.startswith(("headwork.", "torch.")):
+            built = _settings(theirs[name])
+            for key, value in _settings(module).items():
+                if value != built.get(key):
+                    raise ValueError(
+                        f"model must be what its config describes, got {key}={value} at {name!r}, "
+                        f"where {built.get(key)} would be built: change the config instead"
+                    )
     shapes = [{name: tensor.shape for name, tensor in each.state_dict().items()} for each in (model, fresh)]
     for name in dict.fromkeys([*shapes[1], *shapes[0]]):
         if shapes[0].get(name) != shapes[1].get(name):
@@ -86,6 +96,12 @@ def check_rebuilds(model: nn.Module, about: Mapping[str, object]) -> None:
             raise ValueError(
                 f"model must be what its config describes, got {here} for {name!r}, where {there} would be built"
             )
+
+
+def _settings(module: nn.Module) -> dict[str, object]:
+    """The numbers and words that a module was made with, such as `n_heads` or `eps`."""
+    plain = {name: value for name, value in vars(module).items() if isinstance(value, int | float | str)}
+    return {name: value for name, value in plain.items() if name != "training" and not name.startswith("_")}
 
 
 def classes_in(thing: object) -> set[type]:
