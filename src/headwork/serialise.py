@@ -91,7 +91,7 @@ def _build(data: object, allowed: list[type[Config]], kinds: list[type[Config]])
 def _remedy(name: object, known: Iterable[str]) -> str:
     if not isinstance(name, str):
         return ""
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     own = f"; if it is a class of your own, pass it: classes=[{name}], or --import my_module on the command line"
     return f"; did you mean {close[0]!r}?" if close else own
 
@@ -145,9 +145,10 @@ def _plain_parts(parts: dict[str, object]) -> dict[str, object]:
 
 def _arguments(kind: type) -> dict[str, inspect.Parameter]:
     """The arguments of a constructor, by name."""
-    init = kind.__init__  # type: ignore[misc]
-    if init.__qualname__ in ("object.__init__", "Module.__init__"):  # which take none
+    owner = next(base for base in kind.__mro__ if "__init__" in vars(base))
+    if owner.__module__.partition(".")[0] in ("builtins", "torch"):  # of `object` and `nn.Module`, which take none
         return {}
+    init = kind.__init__  # type: ignore[misc]
     arguments = dict(list(inspect.signature(init).parameters.items())[1:])
     for argument in arguments.values():
         if argument.kind not in (argument.POSITIONAL_OR_KEYWORD, argument.KEYWORD_ONLY):

@@ -80,6 +80,13 @@ def check_rebuilds(model: nn.Module, about: Mapping[str, object]) -> None:
                 f"model must be what its config describes, got a {here} at {name!r}, where {there} would be built: "
                 "pass a module of your own to the model's constructor, so that it can be saved"
             )
+    shapes = [{name: tensor.shape for name, tensor in each.state_dict().items()} for each in (model, fresh)]
+    for name in dict.fromkeys([*shapes[1], *shapes[0]]):
+        if shapes[0].get(name) != shapes[1].get(name):
+            here, there = (str(tuple(of[name])) if name in of else "no such weight" for of in shapes)
+            raise ValueError(
+                f"model must be what its config describes, got {here} for {name!r}, where {there} would be built"
+            )
     for name, module in ours.items():
         if module is not model and type(module).__module__.startswith(("headwork.", "torch.")):
             built = _settings(theirs[name])
@@ -89,13 +96,6 @@ def check_rebuilds(model: nn.Module, about: Mapping[str, object]) -> None:
                         f"model must be what its config describes, got {key}={value} at {name!r}, "
                         f"where {built.get(key)} would be built: change the config instead"
                     )
-    shapes = [{name: tensor.shape for name, tensor in each.state_dict().items()} for each in (model, fresh)]
-    for name in dict.fromkeys([*shapes[1], *shapes[0]]):
-        if shapes[0].get(name) != shapes[1].get(name):
-            here, there = (str(tuple(of[name])) if name in of else "no such weight" for of in shapes)
-            raise ValueError(
-                f"model must be what its config describes, got {here} for {name!r}, where {there} would be built"
-            )
 
 
 def _settings(module: nn.Module) -> dict[str, object]:
