@@ -146,7 +146,7 @@ def _plain_parts(parts: dict[str, object]) -> dict[str, object]:
 def _arguments(kind: type) -> dict[str, inspect.Parameter]:
     """The arguments of a constructor, by name."""
     owner = next(base for base in kind.__mro__ if "__init__" in vars(base))
-    if owner.__module__.partition(".")[0] in ("builtins", "torch"):  # of `object` and `nn.Module`, which take none
+    if f"{owner.__module__}.{owner.__name__}" in ("builtins.object", "torch.nn.modules.module.Module"):  # without any
         return {}
     init = kind.__init__  # type: ignore[misc]
     arguments = dict(list(inspect.signature(init).parameters.items())[1:])

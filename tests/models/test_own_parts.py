@@ -304,7 +304,11 @@ def test_a_model_of_ones_own_is_written_and_read(positions: Positions | None) ->
     ("parts", "error", "message"),
     [
         ({"positions": HalfLife}, TypeError, r"positions must be made of modules \(an instance, with parentheses\)"),
-        ({"positions": nn.Linear(2, 2)}, TypeError, "positions must be a subclass of headwork.layers.Positions, got Lin"),
+        (
+            {"positions": nn.Linear(2, 2)},
+            TypeError,
+            "positions must be a subclass of headwork.layers.Positions, got Lin",
+        ),
         ({"layers": [EachAlone]}, TypeError, r"layers must be made of modules \(an instance, with parentheses\)"),
         ({"layers": [3]}, TypeError, "layers must be made of modules, got 3"),
         ({"pooling": Largest()}, ValueError, "pooling must be None without a classification head, got Largest"),
