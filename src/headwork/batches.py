@@ -64,11 +64,15 @@ class MaskedBatch(NamedTuple):
 def call_model(model: Callable[..., Any], batch: Batch) -> Tensor:
     """The output for a batch: all tensors but the target, those whose name ends in `visible` by keyword.
 
+    A tuple without names may have one boolean tensor, which is passed as `visible`.
+
     >>> call_model(lambda ids, visible: ids[visible], TextBatch(torch.tensor([[7, 0]]), torch.tensor([[True, False]]),
     ...     torch.tensor([1])))
     tensor([7])
     """
-    names = getattr(batch, "_fields", ("",) * len(batch))[:-1]
+    # In a plain tuple a mask is known by its type.
+    unnamed = tuple("visible" if tensor.dtype == torch.bool else "" for tensor in batch)
+    names = getattr(batch, "_fields", unnamed)[:-1]
     inputs = list(zip(names, batch, strict=False))
     masks = {name: tensor for name, tensor in inputs if name.endswith("visible")}
     return model(*(tensor for name, tensor in inputs if name not in masks), **masks)

@@ -177,3 +177,15 @@ def test_an_unknown_command_is_exit_code_2(capsys):
     with pytest.raises(SystemExit) as end:
         main(["trase"])
     assert end.value.code == 2
+
+
+@pytest.mark.parametrize(("flag", "other"), [("epochs", "steps"), ("steps", "epochs")])
+def test_epochs_and_steps_replace_each_other(flag: str, other: str) -> None:
+    """As in `headwork train digits-vit --epochs 10`."""
+    from headwork.cli.training_flags import TrainingFlags
+    from headwork.recipes import RECIPES, find_recipe, override
+
+    for name in RECIPES:
+        config = find_recipe(name)
+        training = override(config, TrainingFlags(**{flag: 3}).overrides(config)).training
+        assert (getattr(training, flag), getattr(training, other)) == (3, None)

@@ -10,6 +10,7 @@ from torch import nn
 
 import headwork as hw
 from headwork import choices
+from headwork.batches import call_model
 from headwork.data import BundledText, Dataset, Dates, Digits, MaskedText, TextFile, TorchExamples
 from headwork.models import (
     DecoderConfig,
@@ -18,7 +19,7 @@ from headwork.models import (
     ResNetConfig,
     VisionTransformerConfig,
 )
-from headwork.tasks import MultiLabel, Regression
+from headwork.tasks import Classification, MultiLabel, Regression
 from headwork.training import VOCAB_OF_DATA, AdamW, TrainingConfig, check_fit
 
 SMALL = {"d_model": 8, "heads": choices.Heads(n_heads=2), "feed_forward": choices.FeedForward(d_ff=12)}
@@ -170,3 +171,40 @@ def test_balanced_classes(tmp_path: Path) -> None:
 def test_the_bundled_text_has_one_token_more_when_masked() -> None:
     text = BundledText(n_context=64)
     assert len(MaskedText(text=text).load().tokenizer) == len(text.load().tokenizer) + 1
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_more_scores_than_labels_are_noticed_before_the_first_step(tmp_path: Path) -> None:
+    examples = TorchExamples([(torch.randn(5), i % 3) for i in range(12)])
+    data = Dataset(examples, examples, examples, Classification(("a", "b", "c")))
+    with pytest.raises(ValueError, match=r"one score for each of the 3 labels, shape \(2, 3\), got \(2, 4\)"):
+        hw.train(Line(5, n_outputs=4), data, learns(batch_size=4), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_boolean_tensor_of_a_plain_tuple_is_a_mask() -> None:
+    def model(ids: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+        return ids.masked_fill(~visible, 0)
+
+    batch = torch.tensor([[3, 4]]), torch.tensor([[True, False]]), torch.tensor([1])
+    assert call_model(model, batch).tolist() == [[3, 0]]
+
+
+class Doubled(nn.Module):
+    """Does not keep its argument as it was given."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = 2 * width
+        self.linear = nn.Linear(5, self.width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).mean(-1)
+
+
+def test_a_model_that_could_not_be_loaded_is_not_trained(tmp_path: Path) -> None:
+    examples = TorchExamples([(torch.randn(5), torch.tensor(0.5)) for _ in range(12)])
+    data = Dataset(examples, examples, examples, Regression())
+    with pytest.raises(ValueError, match="model must be what its config describes"):
+        hw.train(Doubled(3), data, learns(batch_size=4), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

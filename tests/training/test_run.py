@@ -74,7 +74,7 @@ def fill_with_a_broken_config(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("fill", "message"),
     [
-        (fill_with_a_run, "holds another run; continue it with --resume"),
+        (fill_with_a_run, "holds another run; go on with it by --resume"),
         (fill_with_a_file, "holds something else"),
         (fill_with_files, "holds something else"),
         (fill_with_a_broken_config, "holds something else"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
+from headwork.cli.run_argument import Imports
 from headwork.cli.trace import FIGURE_ENDINGS
 
 if TYPE_CHECKING:
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Compare:
+class Compare(Imports):
     """Put runs side by side: a table here, and a figure or a page if wanted."""
 
-    runs: Annotated[Positional[tuple[Path, ...]], arg(help="Folders of runs, each with a metrics.jsonl.")]
+    runs: Annotated[Positional[tuple[Path, ...]], arg(help="Folders of runs, each with a metrics.jsonl.")] = ()
     metric: Annotated[str | None, arg(help="What to compare; what their best was chosen by, unless given.")] = None
     figure: Annotated[Path | None, arg(help="Also draw the curves to this file (.png, .svg, .pdf).")] = None
     page: Annotated[Path | None, arg(help="Also write figure and table to this page (.html).")] = None
@@ -32,7 +33,7 @@ class Compare:
         names = [run.resolve().name for run in self.runs]
         if len(set(names)) < len(names):
             names = [str(run) for run in self.runs]
-        shared = shared_metrics(self.runs)
+        shared = shared_metrics(self.runs, self.own_classes)
         found = compare(
             {name: read_metrics(run / METRICS) for name, run in zip(names, self.runs, strict=True)},
             self.metric or next((metric.name for metric in shared), None),
@@ -61,10 +62,10 @@ class Compare:
             raise ValueError(f"page must end in .html, got {self.page}")
 
 
-def shared_metrics(folders: Sequence[Path]) -> "tuple[Metric, ...]":
+def shared_metrics(folders: Sequence[Path], classes: Sequence[type] = ()) -> "tuple[Metric, ...]":
     """The metrics of the task, the first of which chose the best checkpoint, if they are the same in all runs."""
     from headwork.training import open_run
     from headwork.training.run import is_run
 
-    metrics = {open_run(folder).task.metrics if is_run(folder) else () for folder in folders}
+    metrics = {open_run(folder, classes).task.metrics if is_run(folder) else () for folder in folders}
     return metrics.pop() if len(metrics) == 1 else ()

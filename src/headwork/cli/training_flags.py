@@ -108,7 +108,7 @@ class TrainingFlags:
             path = first_path(config, name, value, where)
             found[path] = choose(config, name, str(value), path, where.words) if where.words else value
         for one, other in (("epochs", "steps"), ("steps", "epochs")):
-            if f"training.{one}" in found:
+            if one in self.given and other not in self.given:  # instead of what the recipe has
                 found[f"training.{other}"] = None
         if self.text is not None:
             path = first_path(config, "text", self.text, Sets(("data.text", "data")))

@@ -62,6 +62,11 @@ class Classification(Checked):
         >>> float(scores["accuracy"].total), scores["accuracy"].weight
         (2.0, 3)
         """
+        if logits.shape != (len(label), len(self.labels)):
+            raise ValueError(
+                f"the model must give one score for each of the {len(self.labels)} labels, shape "
+                f"{(len(label), len(self.labels))}, got {tuple(logits.shape)}"
+            )
         weights = None if self.class_weights is None else logits.new_tensor(self.class_weights)
         loss = F.cross_entropy(logits, label, weights, reduction="sum", label_smoothing=self.label_smoothing)
         right = (logits.detach().argmax(-1) == label).float().sum()

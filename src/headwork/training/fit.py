@@ -70,7 +70,7 @@ def check_fit(model: ModelConfig | nn.Module, data: Dataset) -> None:
 
 def _check_kind(name: str, model: Description, data: Dataset) -> None:
     first = data.train.batch([0])
-    n_inputs = len(first) - 1 - sum(field.endswith("visible") for field in getattr(first, "_fields", ()))
+    n_inputs = len(first) - 1 - sum(tensor.dtype == torch.bool for tensor in first[:-1])
     kind = "image" if image_size(data.train) else "text pair" if n_inputs == 2 else "text"
     if kind != "image" and first[0].is_floating_point():
         return  # numbers of another kind, which only a trial can tell

@@ -5,11 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch import nn
+
 from headwork.data import DATA_CONFIGS, Dataset, Tokenizer
 from headwork.models import CLASSES
 from headwork.serialise import config_from_dict, config_to_dict
 from headwork.storage.folders import DamagedError, replace_file
-from headwork.storage.models import CONFIG, read_json
+from headwork.storage.lock import LOCK
+from headwork.storage.models import CONFIG, check_rebuilds, read_json
 from headwork.tasks import TASKS, Task
 from headwork.training.config import RunConfig
 from headwork.training.fit import fit_to_data, task_for
@@ -72,13 +75,15 @@ def new_run(
 
     The data is read from the config unless it is given.
     """
-    if check and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        what = "another run; continue it with --resume" if is_run(folder) else "something else"
+    if check and folder.exists() and (not folder.is_dir() or any(path.name != LOCK for path in folder.iterdir())):
+        what = "another run; go on with it by --resume (resume=True)" if is_run(folder) else "something else"
         raise ValueError(f"out must be a new or an empty folder, got {folder}, which holds {what}")
     if data is None:
         assert config.data is not None
         data = config.data.load(config.training.seed)
     config = replace(config, model=fit_to_data(config.model, data))
+    if isinstance(config.model, nn.Module):  # better now than when the trained model cannot be loaded
+        check_rebuilds(config.model, {"model": config_to_dict(config.model)})
     return Run(folder, config, task_for(config.training, data), data.tokenizer, own_weights)
 
 

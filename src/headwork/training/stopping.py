@@ -44,6 +44,11 @@ class StopRequest:
 
 
 def leave_signals_to_parent(_worker: int = 0) -> None:
-    """For processes that help: a signal to the whole group is not for them, who stop when they are told to."""
+    """For loader processes: a signal to the whole group is not for them, but a second SIGTERM is from their parent."""
     for number in HEARD:
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _ignore_once)
+
+
+def _ignore_once(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
