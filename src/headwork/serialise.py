@@ -24,6 +24,7 @@ Config = TypeVar("Config")
 
 MANY_KINDS = 16
 """So many are not listed in an error."""
+_NONE_FITS = object()
 _OF_A_MODEL = ("config", "positions", "layers", "pooling")
 """Arguments of our models: the config, and the parts, which a model keeps in `parts` if they were given."""
 _OF_A_MACHINE = ("device", "dtype")
@@ -103,7 +104,10 @@ class Checked:
         hints = typing.get_type_hints(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             value, options = getattr(self, field.name), _options(hints[field.name])
-            if not any(_fits(value, option) for option in options):
+            fitting = next((option for option in options if _fits(value, option)), _NONE_FITS)
+            if isinstance(value, list) and fitting is not _NONE_FITS:  # as it will be when it is read from a file
+                object.__setattr__(self, field.name, _as(value, fitting))
+            if fitting is _NONE_FITS:
                 where = f"{type(self).__name__}.{field.name}"
                 hint = " (an instance, with parentheses)" if isinstance(value, type) else ""
                 raise ValueError(f"{where} must be {_wanted(options)}{hint}, got {value!r}")

@@ -208,3 +208,22 @@ def test_a_model_that_could_not_be_loaded_is_not_trained(tmp_path: Path) -> None
     with pytest.raises(ValueError, match="model must be what its config describes"):
         hw.train(Doubled(3), data, learns(batch_size=4), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("part", ["train", "valid", "test"])
+def test_a_part_without_examples_is_named(part: str) -> None:
+    examples = TorchExamples([(torch.randn(5), 1)])
+    data = replace(Dataset(examples, examples, examples, Classification(("a", "b"))), **{part: TorchExamples([])})
+    with pytest.raises(ValueError, match=f"at least one example in each part, got none in {part}"):
+        check_fit(Line(5, n_outputs=2), data)
+
+
+@pytest.mark.parametrize("label", [-1, -100, 3])
+def test_a_label_out_of_range_is_a_sentence(label: int) -> None:
+    with pytest.raises(ValueError, match=rf"labels must lie in 0 \.\. 2, got {label}"):
+        Classification(("a", "b", "c")).score_logits(torch.randn(2, 3), torch.tensor([0, label]))
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_a_list_is_the_tuple_that_a_file_gives_back() -> None:
+    assert TrainingConfig(batch_size=4, epochs=1, class_weights=[1.0, 2.0]).class_weights == (1.0, 2.0)

@@ -67,6 +67,9 @@ class Classification(Checked):
                 f"the model must give one score for each of the {len(self.labels)} labels, shape "
                 f"{(len(label), len(self.labels))}, got {tuple(logits.shape)}"
             )
+        outside = label[(label < 0) | (label >= len(self.labels))]
+        if len(outside):
+            raise ValueError(f"labels must lie in 0 .. {len(self.labels) - 1}, got {int(outside[0])}")
         weights = None if self.class_weights is None else logits.new_tensor(self.class_weights)
         loss = F.cross_entropy(logits, label, weights, reduction="sum", label_smoothing=self.label_smoothing)
         right = (logits.detach().argmax(-1) == label).float().sum()

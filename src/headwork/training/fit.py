@@ -59,6 +59,9 @@ def check_fit(model: ModelConfig | nn.Module, data: Dataset) -> None:
     Traceback (most recent call last):
     ValueError: model must have 10 classes, as many as the data has labels (0, 1, 2, ...), got 3
     """
+    for name in ("train", "valid", "test"):
+        if not len(getattr(data, name)):
+            raise ValueError(f"data must have at least one example in each part, got none in {name}")
     description = describe(model) or describe(getattr(model, "config", None))
     if description is not None:
         name = type(model).__name__.removesuffix("Config")
