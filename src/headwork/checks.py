@@ -1,7 +1,8 @@
-"""Errors that name the argument, the rule and the value."""
+"""Errors that name the argument, the rule and the value; at the end, the rules that fields of a config may carry."""
 
 import difflib
 from collections.abc import Collection, Iterable
+from typing import Annotated
 
 
 def check_positive(**counts: int | None) -> None:
@@ -14,6 +15,18 @@ def check_positive(**counts: int | None) -> None:
     for name, count in counts.items():
         if count is not None and count < 1:
             raise ValueError(f"{name} must be 1 or more, got {count}")
+
+
+def check_not_negative(**counts: int | None) -> None:
+    """Some counts may be 0 (None: not given).
+
+    >>> check_not_negative(radius=-1)
+    Traceback (most recent call last):
+    ValueError: radius must be 0 or more, got -1
+    """
+    for name, count in counts.items():
+        if count is not None and count < 0:
+            raise ValueError(f"{name} must be 0 or more, got {count}")
 
 
 def check_above_zero(**numbers: float) -> None:
@@ -40,6 +53,18 @@ def check_probability(**probabilities: float) -> None:
             raise ValueError(f"{name} must lie in [0, 1), got {probability}")
 
 
+def check_size(**sizes: tuple[int, int]) -> None:
+    """Sizes of an image are (rows, columns).
+
+    >>> check_size(patch=(4, 0))
+    Traceback (most recent call last):
+    ValueError: patch must be (rows, columns), each 1 or more, got (4, 0)
+    """
+    for name, size in sizes.items():
+        if min(size) < 1:
+            raise ValueError(f"{name} must be (rows, columns), each 1 or more, got {size}")
+
+
 def check_one_of(options: Collection[str], **values: str) -> None:
     """A name is one of those that mean something.
 
@@ -63,3 +88,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = list(known)
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+
+
+# What `serialise.Checked` sees to, for every field with such an annotation.
+Count = Annotated[int, check_positive]
+CountOrZero = Annotated[int, check_not_negative]
+PositiveNumber = Annotated[float, check_above_zero]
+Probability = Annotated[float, check_probability]
+Size = Annotated[tuple[int, int], check_size]

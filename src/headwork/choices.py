@@ -7,8 +7,8 @@ FeedForward(d_ff=3072, activation='gelu', bias=True)
 from dataclasses import dataclass
 from typing import Literal
 
-from headwork import serialise
-from headwork.checks import check_above_zero, check_positive
+from headwork.checks import Count, PositiveNumber
+from headwork.serialise import Checked
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Layout = Literal["interleaved", "halves"]
@@ -20,23 +20,22 @@ NormOrder = Literal["pre", "post"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heads(serialise.Checked):
+class Heads(Checked):
     """Heads that each project the whole token. `None` widths mean d_model / n_heads; `beta=None` means 1/sqrt(d_head).
 
     Fewer `n_kv_heads` than `n_heads` is grouped-query attention: several queries share a key and a value.
     """
 
-    n_heads: int
-    d_head: int | None = None
-    d_value: int | None = None
-    n_kv_heads: int | None = None
+    n_heads: Count
+    d_head: Count | None = None
+    d_value: Count | None = None
+    n_kv_heads: Count | None = None
     bias: bool = True
     out_bias: bool | None = None
     beta: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(n_heads=self.n_heads, d_head=self.d_head, d_value=self.d_value, n_kv_heads=self.n_kv_heads)
         if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
             raise ValueError(
                 f"n_kv_heads must divide n_heads, got n_kv_heads={self.n_kv_heads} and n_heads={self.n_heads}"
@@ -46,169 +45,121 @@ class Heads(serialise.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitHeads(serialise.Checked):
+class SplitHeads(Checked):
     """Heads that each see only their own slice of the token, as the C182 sheet writes them."""
 
-    n_heads: int
+    n_heads: Count
     bias: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(n_heads=self.n_heads)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianHeads(serialise.Checked):
+class GaussianHeads(Checked):
     """Image heads that look at a learned offset (row, column) from the query, whatever is there: position only.
 
     `d_value=None` is the paper's width: each head passes on the whole token, and the output projection does the rest.
     `isotropic` has one alpha for both directions, `diagonal` one for each, `full` a matrix (and the slow path).
     """
 
-    n_heads: int
-    d_value: int | None = None
+    n_heads: Count
+    d_value: Count | None = None
     precision: Literal["isotropic", "diagonal", "full"] = "isotropic"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(n_heads=self.n_heads, d_value=self.d_value)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ShiftHeads(serialise.Checked):
+class ShiftHeads(Checked):
     """Image heads with a learned score for each row shift and each column shift: position only, learned freely."""
 
-    n_heads: int
-    d_value: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(n_heads=self.n_heads, d_value=self.d_value)
+    n_heads: Count
+    d_value: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryShiftHeads(serialise.Checked):
+class QueryShiftHeads(Checked):
     """Image heads whose score is the product of the query with a learned code of the shift: query and position."""
 
-    n_heads: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(n_heads=self.n_heads)
+    n_heads: Count
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContentShiftHeads(serialise.Checked):
+class ContentShiftHeads(Checked):
     """The same plus the product of query and key: position and content."""
 
-    n_heads: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(n_heads=self.n_heads)
+    n_heads: Count
 
 
 # --- feed-forward --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedForward(serialise.Checked):
+class FeedForward(Checked):
     """W2 activation(W1 x)."""
 
-    d_ff: int
+    d_ff: Count
     activation: Activation = "gelu"
     bias: bool = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(d_ff=self.d_ff)
-
 
 @dataclass(frozen=True, kw_only=True)
-class GatedFeedForward(serialise.Checked):
+class GatedFeedForward(Checked):
     """W2 (activation(W_gate x) * W1 x); with silu this is SwiGLU."""
 
-    d_ff: int
+    d_ff: Count
     activation: Activation = "silu"
     bias: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(d_ff=self.d_ff)
 
 
 # --- norm ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerNorm(serialise.Checked):
-    eps: float = 1e-5
+class LayerNorm(Checked):
+    eps: PositiveNumber = 1e-5
     bias: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_above_zero(eps=self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RMSNorm(serialise.Checked):
-    eps: float = 1e-6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_above_zero(eps=self.eps)
+class RMSNorm(Checked):
+    eps: PositiveNumber = 1e-6
 
 
 # --- positions of a sequence ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoPositions(serialise.Checked):
+class NoPositions(Checked):
     """Order is invisible."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedPositions(serialise.Checked):
+class LearnedPositions(Checked):
     """A learned vector for each of `max_tokens` positions, added to the token."""
 
-    max_tokens: int = 512
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(max_tokens=self.max_tokens)
+    max_tokens: Count = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class SinusoidalPositions(serialise.Checked):
+class SinusoidalPositions(Checked):
     """The fixed sines and cosines of the original Transformer, added to the token; any length."""
 
-    base: float = 10_000.0
+    base: PositiveNumber = 10_000.0
     layout: Layout = "interleaved"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_above_zero(base=self.base)
-
 
 @dataclass(frozen=True, kw_only=True)
-class RotaryPositions(serialise.Checked):
+class RotaryPositions(Checked):
     """Queries and keys are rotated by an angle that grows with the position; any length."""
 
-    base: float = 10_000.0
+    base: PositiveNumber = 10_000.0
     layout: Layout = "halves"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_above_zero(base=self.base)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlibiPositions(serialise.Checked):
+class AlibiPositions(Checked):
     """Scores fade linearly with distance; any length."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BucketPositions(serialise.Checked):
+class BucketPositions(Checked):
     """T5: a learned bias for each head and bucket of distances, shared by all layers; any length."""
 
     n_buckets: int = 32
@@ -223,7 +174,7 @@ class BucketPositions(serialise.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RelativePositions(serialise.Checked):
+class RelativePositions(Checked):
     """Transformer-XL: the four-term score of equation (6) of the ETH sheet, with sinusoids of the shift; any length."""
 
 
@@ -231,12 +182,12 @@ class RelativePositions(serialise.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedGrid(serialise.Checked):
+class LearnedGrid(Checked):
     """A learned vector for each patch, interpolated for images of another size."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SinusoidalGrid(serialise.Checked):
+class SinusoidalGrid(Checked):
     """Fixed sinusoids, half of the width for the row and half for the column; any size."""
 
 
@@ -244,64 +195,53 @@ class SinusoidalGrid(serialise.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstToken(serialise.Checked):
+class FirstToken(Checked):
     """The output of the first visible token is read: BERT's [CLS], which the tokenizer puts there."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassToken(serialise.Checked):
+class ClassToken(Checked):
     """CLS: a learned token joins the sequence and its output is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanPooling(serialise.Checked):
+class MeanPooling(Checked):
     """GAP: the mean over all tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionPooling(serialise.Checked):
+class AttentionPooling(Checked):
     """MAP: a learned query attends to all tokens."""
 
-    n_heads: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(n_heads=self.n_heads)
+    n_heads: Count
 
 
 # --- what comes out ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassificationHead(serialise.Checked):
+class ClassificationHead(Checked):
     """One score for each class: pool the tokens, then dense, activation, linear."""
 
-    n_classes: int
+    n_classes: Count
     pooling: "TextPooling"
     activation: Literal["tanh", "relu"] = "tanh"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(n_classes=self.n_classes)
-
 
 @dataclass(frozen=True, kw_only=True)
-class MaskedLMHead(serialise.Checked):
+class MaskedLMHead(Checked):
     """Masked language model: one score for each token of the vocabulary, through the transposed embedding table."""
 
     activation: Activation = "gelu"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-
 
 @dataclass(frozen=True, kw_only=True)
-class NoHead(serialise.Checked):
+class NoHead(Checked):
     """No head: the vector of each token."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TiedLMHead(serialise.Checked):
+class TiedLMHead(Checked):
     """Tokens are scored by the transposed embedding table; `scaled` divides by sqrt(d_model) first, as T5 does."""
 
     scaled: bool = False
@@ -309,7 +249,7 @@ class TiedLMHead(serialise.Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UntiedLMHead(serialise.Checked):
+class UntiedLMHead(Checked):
     """Tokens are scored by a linear map of its own."""
 
     bias: bool = False

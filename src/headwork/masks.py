@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwork.checks import check_positive
+from headwork.checks import check_not_negative, check_positive
 from headwork.functional.distance import distance, not_ahead
 
 
@@ -50,9 +50,8 @@ def window(
       2 · ■ ■ ■
       3 · · ■ ■
     """
-    if radius < 0:
-        raise ValueError(f"radius must be 0 or more, got {radius}")
-    return _distance(n_query, n_key, device).abs() <= radius
+    check_not_negative(radius=radius)
+    return distance(n_query, _key_count(n_query, n_key), device=device).abs() <= radius
 
 
 def chunked(
@@ -76,8 +75,7 @@ def chunked(
       3 · · ■ ■
     """
     check_positive(chunk=chunk)
-    if n_past_chunks is not None and n_past_chunks < 0:
-        raise ValueError(f"n_past_chunks must be 0 or more, got {n_past_chunks}")
+    check_not_negative(n_past_chunks=n_past_chunks)
     n_key = _key_count(n_query, n_key)
     query_chunk = torch.arange(n_key - n_query, n_key, device=device).div(chunk, rounding_mode="floor")
     key_chunk = torch.arange(n_key, device=device).div(chunk, rounding_mode="floor")
@@ -181,10 +179,6 @@ def draw(
         for label, row in zip(queries, table.tolist(), strict=True)
     ]
     return "\n".join("  " + line for line in [header, *rows])
-
-
-def _distance(n_query: int, n_key: int | None, device: torch.device | str | None) -> Int[Tensor, "query key"]:
-    return distance(n_query, _key_count(n_query, n_key), device=device)
 
 
 def _key_count(n_query: int, n_key: int | None) -> int:

@@ -98,10 +98,13 @@ def _remedy(name: object, known: Iterable[str]) -> str:
 
 
 class Checked:
-    """A config whose fields are of the kinds their annotations say; dataclasses inherit from it."""
+    """A config whose fields are what their annotations say; dataclasses inherit from it.
+
+    An annotation may carry a rule: `n_heads: Count` is `Annotated[int, check_positive]`, see `headwork.checks`.
+    """
 
     def __post_init__(self) -> None:
-        hints = typing.get_type_hints(type(self))
+        hints, with_rules = (typing.get_type_hints(type(self), include_extras=extras) for extras in (False, True))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             value, options = getattr(self, field.name), _options(hints[field.name])
             fitting = next((option for option in options if _fits(value, option)), _NONE_FITS)
@@ -111,6 +114,9 @@ class Checked:
                 where = f"{type(self).__name__}.{field.name}"
                 hint = " (an instance, with parentheses)" if isinstance(value, type) else ""
                 raise ValueError(f"{where} must be {_wanted(options)}{hint}, got {value!r}")
+            for option in _options(with_rules[field.name]) if value is not None else ():
+                for check in getattr(option, "__metadata__", ()):
+                    check(**{field.name: value})
 
 
 def _plain(value: object, where: str = "") -> object:

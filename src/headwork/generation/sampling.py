@@ -2,13 +2,19 @@
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwork.checks import check_above_zero, check_positive
+from headwork.checks import Count, PositiveNumber, check_positive
 from headwork.serialise import Checked
+
+
+def check_top_p(top_p: float) -> None:
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p must lie in (0, 1], got {top_p}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,16 +29,9 @@ class Sample(Checked):
     A temperature below 1 favours the likely tokens, above 1 the others; towards 0 it becomes `Greedy`.
     """
 
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_above_zero(temperature=self.temperature)
-        check_positive(top_k=self.top_k)
-        if self.top_p is not None:
-            check_top_p(self.top_p)
+    temperature: PositiveNumber = 1.0
+    top_k: Count | None = None
+    top_p: Annotated[float, check_top_p] | None = None
 
 
 Sampling = Greedy | Sample
@@ -100,11 +99,6 @@ def keep_top_p(logits: Float[Tensor, "*batch vocab"], p: float) -> Float[Tensor,
     reached_before = probability.cumsum(-1) - probability >= p
     reached_before[..., 0] = False
     return logits.masked_fill(reached_before.scatter(-1, order, reached_before), -math.inf)
-
-
-def check_top_p(p: float) -> None:
-    if not 0 < p <= 1:
-        raise ValueError(f"top_p must lie in (0, 1], got {p}")
 
 
 def check_scores(logits: Float[Tensor, "batch vocab"], n_read: int | None = None) -> None:
