@@ -250,7 +250,7 @@ def test_a_count_below_1(config: str, name: str) -> None:
 
 
 def test_a_negative_number_of_segments() -> None:
-    with pytest.raises(ValueError, match=r"n_segments must be 0 .* or more, got -1"):
+    with pytest.raises(ValueError, match=r"n_segments must be 0 or more, got -1"):
         CONFIGS["encoder"](n_segments=-1)
 
 

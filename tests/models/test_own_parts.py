@@ -1,6 +1,7 @@
 """A position code, a layer and a pooling of a user's own, defined here: as good as ours in every model."""
 
 import copy
+import dataclasses
 import json
 import pickle
 
@@ -115,19 +116,31 @@ def own_layers() -> list[nn.Module]:
     return [EachAlone(D_MODEL), Backwards(D_MODEL, N_HEADS, choices.Heads(n_heads=2)), Backwards(D_MODEL, N_HEADS)]
 
 
+NONE = choices.NoPositions()
+PLAIN = decoder(position=NONE).config
 TEXT = {
-    "positions that change the scores": lambda: Decoder(decoder().config, positions=HalfLife(N_HEADS)),
-    "positions that are added": lambda: Decoder(decoder(**LLAMA).config, positions=Steps(D_MODEL, 12)),
-    "layers": lambda: Decoder(decoder(position=POSITIONS["rotary"]).config, layers=own_layers()),
-    "layers and positions": lambda: Decoder(decoder().config, positions=HalfLife(N_HEADS), layers=own_layers()),
+    "positions that change the scores": lambda: Decoder(PLAIN, positions=HalfLife(N_HEADS)),
+    "positions that are added": lambda: Decoder(
+        decoder(**{**LLAMA, "position": NONE}).config, positions=Steps(D_MODEL, 12)
+    ),
+    "layers": lambda: Decoder(decoder(position=POSITIONS["rotary"], n_layers=3).config, layers=own_layers()),
+    "layers and positions": lambda: Decoder(
+        decoder(position=NONE, n_layers=3).config, positions=HalfLife(N_HEADS), layers=own_layers()
+    ),
     "layers without attention": lambda: Decoder(decoder().config, layers=[EachAlone(D_MODEL), EachAlone(D_MODEL)]),
 }
 OTHERS = {
     "encoder": lambda: Encoder(
-        classifier(choices.MeanPooling()).config, positions=HalfLife(N_HEADS), layers=own_layers(), pooling=Largest()
+        classifier(choices.MeanPooling(), position=NONE, n_layers=3).config,
+        positions=HalfLife(N_HEADS),
+        layers=own_layers(),
+        pooling=Largest(),
     ),
     "vision transformer": lambda: VisionTransformer(
-        vision_transformer().config, positions=ColumnCode(5, D_MODEL), layers=own_layers(), pooling=TwoTokens(D_MODEL)
+        vision_transformer(n_layers=3).config,
+        positions=ColumnCode(5, D_MODEL),
+        layers=own_layers(),
+        pooling=TwoTokens(D_MODEL),
     ),
 }
 every_model = pytest.mark.parametrize("make", [*TEXT.values(), *OTHERS.values()], ids=[*TEXT, *OTHERS])
@@ -206,7 +219,7 @@ def test_a_description_counts_own_layers() -> None:
     model = TEXT["layers"]()
     assert model.description.layers == ("layers.0", "layers.1", "layers.2")
     assert model.description.attention == ("layers.1.attention", "layers.2.attention")
-    assert model.config.description.attention == ("layers.0.attention", "layers.1.attention")
+    assert len(model.config.description.attention) == 3
 
 
 @every_model
@@ -224,7 +237,7 @@ def test_a_model_with_own_parts_is_written_and_read(make) -> None:
 
 
 def test_what_is_written_says_only_what_was_given() -> None:
-    model = Decoder(decoder().config, positions=HalfLife(N_HEADS))
+    model = Decoder(PLAIN, positions=HalfLife(N_HEADS))
     assert config_to_dict(model) == {
         "kind": "Decoder",
         "config": config_to_dict(model.config),
@@ -234,14 +247,14 @@ def test_what_is_written_says_only_what_was_given() -> None:
 
 
 def test_a_class_that_nobody_passed_is_not_built() -> None:
-    data = config_to_dict(Decoder(decoder().config, positions=HalfLife(N_HEADS)))
+    data = config_to_dict(Decoder(PLAIN, positions=HalfLife(N_HEADS)))
     with pytest.raises(ValueError, match=r"got 'HalfLife'; .* classes=\[HalfLife\], or --import"):
         config_from_dict(data, CLASSES)
 
 
 def test_our_own_positions_and_poolings_are_parts_too() -> None:
     parts = {"positions": hw.layers.LearnedPositions(11, D_MODEL), "pooling": hw.layers.AttentionPooling(D_MODEL, 2)}
-    model = Encoder(classifier(choices.MeanPooling()).config, **parts)
+    model = Encoder(classifier(choices.MeanPooling(), position=NONE).config, **parts)
     again = config_from_dict(config_to_dict(model), CLASSES)
     assert again.layers.positions.table.shape == (11, D_MODEL)
     assert again.description.max_tokens == 11
@@ -273,7 +286,7 @@ class KeepsATensor(Positions):
     ids=["forgets", "anything", "tensor"],
 )
 def test_a_part_that_cannot_be_written_says_why(part: Positions, message: str) -> None:
-    model = Decoder(decoder().config, positions=part)
+    model = Decoder(PLAIN, positions=part)
     with pytest.raises(ValueError, match=message):
         config_to_dict(model)
 
@@ -291,7 +304,7 @@ class Louder(Decoder):
 
 @pytest.mark.parametrize("positions", [None, HalfLife(N_HEADS)], ids=["plain", "positions"])
 def test_a_model_of_ones_own_is_written_and_read(positions: Positions | None) -> None:
-    model = Louder(decoder().config, 3.0, positions).eval()
+    model = Louder(PLAIN, 3.0, positions).eval()
     assert model.one_token() is None  # an heir is called itself
     again = config_from_dict(json.loads(json.dumps(config_to_dict(model))), [*CLASSES, *OWN, Louder])
     again.load_state_dict(model.state_dict())
@@ -317,4 +330,28 @@ def test_a_model_of_ones_own_is_written_and_read(positions: Positions | None) ->
 )
 def test_what_is_no_part_is_refused(parts: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        Encoder(encoder().config, **parts)
+        Encoder(encoder(position=NONE).config, **parts)
+
+
+@pytest.mark.parametrize("model", ["decoder", "encoder", "vision transformer"])
+def test_nothing_that_was_said_is_dropped(model: str) -> None:
+    """A config may leave its position code at the default, or say that there is none; any other would be lost."""
+    kind, config, own = {
+        "decoder": (Decoder, decoder().config, HalfLife(N_HEADS)),
+        "encoder": (Encoder, encoder(position=POSITIONS["relative"]).config, HalfLife(N_HEADS)),
+        "vision transformer": (
+            VisionTransformer,
+            vision_transformer(position=choices.SinusoidalGrid()).config,
+            ColumnCode(5, D_MODEL),
+        ),
+    }[model]
+    message = rf"position of the config must be NoPositions\(\) beside positions={type(own).__name__}\(...\), got "
+    with pytest.raises(ValueError, match=message + type(config.position).__name__):
+        kind(config, positions=own)
+    default = next(field.default for field in dataclasses.fields(config) if field.name == "position")
+    for position in (default, NONE):
+        kind(dataclasses.replace(config, position=position), positions=own)
+    with pytest.raises(ValueError, match="layers must be as many as n_layers=2 of the config, got 1"):
+        kind(config, layers=[EachAlone(D_MODEL)])
+    with pytest.raises(ValueError, match="layers must be as many as n_layers=2 of the config, got 0"):
+        kind(config, layers=[])

@@ -21,7 +21,7 @@ from headwork.convert.convolution_to_attention import (
 )
 from headwork.convert.report import ConvertedLayer, report_layer
 from headwork.layers.gaussian import GaussianAttention
-from headwork.models.description import describe
+from headwork.models.model import describe
 from headwork.serialise import Checked, config_to_dict
 
 Direction = Literal["attention", "convolution"]

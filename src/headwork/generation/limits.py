@@ -3,7 +3,7 @@
 from torch import nn
 
 from headwork.checks import check_positive
-from headwork.models.description import InputKind, describe
+from headwork.models.model import InputKind, describe
 
 
 def max_tokens(model: nn.Module) -> int | None:

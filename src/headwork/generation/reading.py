@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_modules
 
 from headwork.generation.sampling import check_scores
-from headwork.layers.evaluation_mode import evaluation_mode
 from headwork.layers.hook_point import LazyHookPoint
 from headwork.models import Decoder, EncoderDecoder
+from headwork.models.model import evaluation_mode
 
 
 class Watch:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headwork.inspection.patching import HookEdit, edit_outputs
 from headwork.inspection.points import choose_points, named_points
 from headwork.layers.hook_point import HookPoint
-from headwork.models.description import describe
+from headwork.models.model import describe
 
 Ablation = Literal["zero", "mean"] | Mapping[str, Tensor]
 """What takes the place: zeros, the mean over batch and tokens, or what was recorded of another input."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headwork.inspection.patching import patch
 from headwork.inspection.points import check_no_cache, choose_points, named_points
 from headwork.inspection.recording import record
-from headwork.layers.evaluation_mode import evaluation_mode
+from headwork.models.model import evaluation_mode
 
 Inputs = Tensor | tuple[Tensor, ...]
 """What the model is called with: one tensor, or several."""

@@ -5,8 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.inspection.recording import record
-from headwork.layers.evaluation_mode import evaluation_mode
-from headwork.models.description import describe
+from headwork.models.model import describe, evaluation_mode
 
 
 def attention_layers(model: nn.Module, *, cross: bool = False) -> list[str]:

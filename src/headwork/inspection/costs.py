@@ -14,8 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headwork.inspection.html_table import html_table
 from headwork.layers.attention import MultiHeadAttention
-from headwork.layers.evaluation_mode import evaluation_mode
 from headwork.layers.hook_point import HookPoint
+from headwork.models.model import evaluation_mode
 
 Operation = Literal[
     "projections", "scores", "mixing", "attention", "feed-forward", "embedding", "output", "convolution", "other"

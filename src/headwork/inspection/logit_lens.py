@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from headwork.checks import nearest
 from headwork.inspection.points import check_no_cache
 from headwork.inspection.recording import record
-from headwork.layers.evaluation_mode import evaluation_mode
-from headwork.models.description import describe
+from headwork.models.model import describe, evaluation_mode
 
 
 @dataclass(frozen=True, eq=False)

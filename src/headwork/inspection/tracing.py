@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headwork.checks import nearest
 from headwork.inspection.html_table import html_table
 from headwork.inspection.recording import record
-from headwork.layers.evaluation_mode import evaluation_mode
+from headwork.models.model import evaluation_mode
 
 
 @dataclass(frozen=True)

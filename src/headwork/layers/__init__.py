@@ -5,11 +5,9 @@ from headwork.layers.attention import SplitHeadAttention as SplitHeadAttention
 from headwork.layers.cache import DecoderCache as DecoderCache
 from headwork.layers.cache import FixedCache as FixedCache
 from headwork.layers.cache import GrowingCache as GrowingCache
-from headwork.layers.decoder_layer import DecoderLayer as DecoderLayer
 from headwork.layers.embeddings import LMHead as LMHead
 from headwork.layers.embeddings import PatchEmbedding as PatchEmbedding
 from headwork.layers.embeddings import TokenEmbedding as TokenEmbedding
-from headwork.layers.encoder_layer import EncoderLayer as EncoderLayer
 from headwork.layers.feed_forward import FeedForward as FeedForward
 from headwork.layers.feed_forward import GatedFeedForward as GatedFeedForward
 from headwork.layers.gaussian import GaussianAttention as GaussianAttention
@@ -39,3 +37,5 @@ from headwork.layers.positions import Rotation as Rotation
 from headwork.layers.positions import SinusoidalGrid as SinusoidalGrid
 from headwork.layers.positions import SinusoidalPositions as SinusoidalPositions
 from headwork.layers.stack import Stack as Stack
+from headwork.layers.transformer_layer import DecoderLayer as DecoderLayer
+from headwork.layers.transformer_layer import EncoderLayer as EncoderLayer

@@ -26,8 +26,7 @@ from headwork.functional.fused import fused_attention
 from headwork.functional.processor import check_products
 from headwork.layers.cache import AttentionCache, KeysAndValues
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
-from headwork.layers.linear import HeadwiseLinear, linear
-from headwork.layers.one_token import OneToken, affine
+from headwork.layers.linear import HeadwiseLinear, OneToken, affine, linear
 from headwork.layers.positions import RelativeShifts, Rotation
 
 

@@ -11,8 +11,7 @@ from headwork.checks import check_positive
 from headwork.functional.embedding import look_up
 from headwork.functional.patches import embed_patches, grid_of
 from headwork.functional.processor import check_products
-from headwork.layers.linear import linear
-from headwork.layers.one_token import OneToken, affine_map
+from headwork.layers.linear import OneToken, affine_map, linear
 
 
 class TokenEmbedding(nn.Module):

@@ -11,8 +11,7 @@ from headwork.checks import check_positive, check_probability
 from headwork.functional.fused import fused_gelu, fused_gelu_tanh
 from headwork.functional.processor import check_products
 from headwork.layers.hook_point import HookPoint
-from headwork.layers.linear import linear
-from headwork.layers.one_token import OneToken, affine
+from headwork.layers.linear import OneToken, affine, linear
 
 ACTIVATIONS: dict[choices.Activation, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,

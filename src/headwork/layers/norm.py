@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.functional.fused import fused_layer_norm, fused_rms_norm
-from headwork.layers.one_token import OneToken
+from headwork.layers.linear import OneToken
 
 
 class LayerNorm(nn.Module):

@@ -279,10 +279,16 @@ def count_positions(
 
 
 def make_positions(
-    choice: choices.TextPositions, *, d_model: int, n_heads: int, d_head: int, bidirectional: bool
+    choice: choices.TextPositions | choices.GridPositions,
+    *,
+    d_model: int,
+    n_heads: int,
+    d_head: int,
+    bidirectional: bool,
 ) -> Positions:
+    """What the stack adds and rotates; relative positions are in each attention, those of a grid join the patches."""
     match choice:
-        case choices.NoPositions() | choices.RelativePositions():
+        case choices.NoPositions() | choices.RelativePositions() | choices.LearnedGrid() | choices.SinusoidalGrid():
             return Positions()
         case choices.LearnedPositions():
             return LearnedPositions(choice.max_tokens, d_model)

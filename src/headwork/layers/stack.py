@@ -1,16 +1,56 @@
 """A stack of layers with all that they share: positions, masks, cache and the norms around them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from headwork import masks
-from headwork.checks import check_probability
+from headwork import choices, masks
+from headwork.checks import Count, Probability, check_probability
 from headwork.layers.cache import DecoderCache
-from headwork.layers.hook_point import HookPoint
-from headwork.layers.one_token import OneToken, one_token_of
-from headwork.layers.positions import LearnedPositions, Positions, count_positions
+from headwork.layers.hook_point import HookPoint, LazyHookPoint
+from headwork.layers.linear import OneToken
+from headwork.layers.norm import make_norm
+from headwork.layers.positions import LearnedPositions, Positions, RelativeShifts, count_positions, make_positions
+from headwork.layers.transformer_layer import DecoderLayer, EncoderLayer
+from headwork.serialise import Checked
+
+_PLAIN = {nn.Linear, nn.Dropout, HookPoint, LazyHookPoint, RelativeShifts}
+"""Modules that the layer around them reads or calls as they are, or that do nothing when nobody looks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(Checked):
+    """The choices every layer of a stack shares; each model's config gives them its own defaults."""
+
+    d_model: Count
+    heads: choices.AnyHeads
+    feed_forward: choices.AnyFeedForward
+    norm: choices.AnyNorm
+    norm_order: choices.NormOrder
+    position: choices.TextPositions | choices.GridPositions
+    dropout: Probability
+    attention_dropout: Probability
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if getattr(self.heads, "d_head", None) is None and self.d_model % self.heads.n_heads:
+            raise ValueError(
+                f"n_heads must divide d_model, got n_heads={self.heads.n_heads} and d_model={self.d_model}"
+            )
+
+    @property
+    def d_head(self) -> int:
+        """The width of a query."""
+        given = self.heads.d_head if isinstance(self.heads, choices.Heads) else None
+        return self.d_model // self.heads.n_heads if given is None else given
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest sequence that has positions; None: any length."""
+        return self.position.max_tokens if isinstance(self.position, choices.LearnedPositions) else None
 
 
 class Stack(nn.Module):
@@ -94,8 +134,8 @@ class Stack(nn.Module):
 
     def one_token(self) -> OneToken:
         """The same for one new token of each row, (x, visible, cache, memory_visible)."""
-        layers = [one_token_of(layer) for layer in self]
-        final_norm = None if self.final_norm is None else one_token_of(self.final_norm)
+        layers = [_one_token_of(layer) for layer in self]
+        final_norm = None if self.final_norm is None else _one_token_of(self.final_norm)
         learned = self.positions if type(self.positions) is LearnedPositions else None
         table = learned.table if learned is not None and self.embedding_norm is None else None
 
@@ -144,3 +184,99 @@ def _caches(cache: DecoderCache | None, i: int, memory: Tensor | None) -> dict[s
     if memory is None:
         return own
     return own | {"memory_cache": None if cache is None else cache.cross_attention[i]}
+
+
+def make_stack(
+    config: StackConfig,
+    n_layers: int,
+    *,
+    decoder: bool,
+    cross_attention: bool = False,
+    embedding_norm: bool = False,
+    positions: Positions | None = None,
+    layers: Sequence[nn.Module] | None = None,
+) -> Stack:
+    """The stack that the config describes, or with a user's own positions and layers in it.
+
+    Layers start from different values: each is made by itself, none is a copy.
+    """
+    if positions is not None and not isinstance(positions, Positions):
+        raise TypeError(f"positions must be a subclass of headwork.layers.Positions, got {type(positions).__name__}")
+    check_own_positions(config, positions)
+    if layers is not None and len(layers) != n_layers:
+        raise ValueError(f"layers must be as many as n_layers={n_layers} of the config, got {len(layers)}")
+    of_layer = config.position if positions is None else choices.NoPositions()
+    if positions is None:
+        positions = make_positions(
+            config.position,
+            d_model=config.d_model,
+            n_heads=config.heads.n_heads,
+            d_head=config.d_head,
+            bidirectional=not decoder,
+        )
+    make: Callable[..., nn.Module] = partial(DecoderLayer, cross_attention=cross_attention) if decoder else EncoderLayer
+    if layers is None:
+        layers = [
+            make(
+                config.d_model,
+                heads=config.heads,
+                feed_forward=config.feed_forward,
+                norm_order=config.norm_order,
+                norm=config.norm,
+                position=of_layer,
+                dropout=config.dropout,
+                attention_dropout=config.attention_dropout,
+            )
+            for _ in range(n_layers)
+        ]
+    pre = config.norm_order == "pre"
+    return Stack(
+        layers,
+        positions=positions,
+        embedding_norm=make_norm(config.norm, config.d_model) if embedding_norm and not pre else None,
+        dropout=config.dropout,
+        final_norm=make_norm(config.norm, config.d_model) if pre else None,
+    )
+
+
+def check_own_positions(config: StackConfig, positions: nn.Module | None) -> None:
+    """A user's position code takes the place of the config's default; any other of the config would be lost."""
+    default = next(field.default for field in fields(config) if field.name == "position")
+    if positions is not None and config.position not in (default, choices.NoPositions()):
+        raise ValueError(
+            f"position of the config must be NoPositions() beside positions={type(positions).__name__}(...), "
+            f"got {config.position}"
+        )
+
+
+def takes_part(model: nn.Module, *parts: nn.Module) -> bool:
+    """Whether the model and all that is inside these parts of it have a one-token form that says what they say.
+
+    One token at a time, the arithmetic is small, and most of the time goes into modules, hooks, checks and reshapes. So
+    the layers that generation runs have, beside `forward`, a method `one_token`. It returns a plain function over the
+    same parameters (nothing is copied), of one new token of each row as [batch, d_model], in evaluation and without
+    gradients. A class has one if it defines `one_token` itself: a subclass may have another `forward`. Position codes
+    are asked the same questions on both paths, so any will do.
+    """
+    return _is_unchanged(model) and all(_is_unchanged(module) for part in parts for module in _inside(part))
+
+
+def _is_unchanged(module: nn.Module) -> bool:
+    return (
+        (type(module) in _PLAIN or "one_token" in vars(type(module)))
+        and "forward" not in vars(module)
+        and module._compiled_call_impl is None
+    )
+
+
+def _inside(module: nn.Module) -> Iterator[nn.Module]:
+    yield module
+    for child in module.children():
+        if not isinstance(child, Positions):
+            yield from _inside(child)
+
+
+def _one_token_of(module: nn.Module) -> OneToken:
+    make = module.one_token
+    assert callable(make)
+    return make()

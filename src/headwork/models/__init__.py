@@ -2,16 +2,16 @@
 
 from headwork.models.decoder import Decoder as Decoder
 from headwork.models.decoder import DecoderConfig as DecoderConfig
-from headwork.models.description import Description as Description
-from headwork.models.description import ModelConfig as ModelConfig
-from headwork.models.description import describe as describe
-from headwork.models.description import example_inputs as example_inputs
 from headwork.models.encoder import Encoder as Encoder
 from headwork.models.encoder import EncoderConfig as EncoderConfig
 from headwork.models.encoder_decoder import EncoderDecoder as EncoderDecoder
 from headwork.models.encoder_decoder import EncoderDecoderConfig as EncoderDecoderConfig
 from headwork.models.gaussian_image_encoder import GaussianImageEncoder as GaussianImageEncoder
 from headwork.models.gaussian_image_encoder import GaussianImageEncoderConfig as GaussianImageEncoderConfig
+from headwork.models.model import Description as Description
+from headwork.models.model import ModelConfig as ModelConfig
+from headwork.models.model import describe as describe
+from headwork.models.model import example_inputs as example_inputs
 from headwork.models.published import CLASSES as CLASSES
 from headwork.models.published import MODEL_CONFIGS as MODEL_CONFIGS
 from headwork.models.published import PUBLISHED as PUBLISHED

@@ -8,34 +8,30 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headwork import choices
-from headwork.checks import check_positive
+from headwork.checks import Count, Probability
 from headwork.layers.cache import DecoderCache
 from headwork.layers.embeddings import LMHead, TokenEmbedding
-from headwork.layers.one_token import OneToken, takes_part
+from headwork.layers.linear import OneToken
 from headwork.layers.positions import Positions
-from headwork.models.description import Description, Device, numbered, with_parts
-from headwork.models.stack import StackConfig, building, given_parts, make_stack
+from headwork.layers.stack import StackConfig, make_stack, takes_part
+from headwork.models.model import Description, Device, building, given_parts, numbered, with_parts
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderConfig(StackConfig):
     """GPT-2 small by default; `vocab` must be given."""
 
-    vocab: int
-    d_model: int = 768
-    n_layers: int = 12
+    vocab: Count
+    d_model: Count = 768
+    n_layers: Count = 12
     heads: choices.AnyHeads = choices.Heads(n_heads=12)
     feed_forward: choices.AnyFeedForward = choices.FeedForward(d_ff=3072, activation="gelu_tanh")
     norm: choices.AnyNorm = choices.LayerNorm()
     norm_order: choices.NormOrder = "pre"
     position: choices.TextPositions = choices.LearnedPositions(max_tokens=1024)
     lm_head: choices.LMHead = choices.TiedLMHead()
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(vocab=self.vocab, n_layers=self.n_layers)
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.1
 
     @property
     def description(self) -> Description:
@@ -86,9 +82,7 @@ class Decoder(nn.Module):
         self.config, self.parts = config, given_parts(positions=positions, layers=layers)
         with building(self, device, dtype):
             self.embedding = TokenEmbedding(config.vocab, config.d_model)
-            self.layers = make_stack(
-                config, config.position, config.n_layers, decoder=True, positions=positions, layers=layers
-            )
+            self.layers = make_stack(config, config.n_layers, decoder=True, positions=positions, layers=layers)
             self.lm_head = LMHead(config.lm_head, config.vocab, config.d_model)
 
     @property

@@ -8,39 +8,33 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headwork import choices
-from headwork.checks import check_positive
+from headwork.checks import Count, CountOrZero, Probability
 from headwork.layers.embeddings import LMHead, TokenEmbedding
 from headwork.layers.feed_forward import find_activation
 from headwork.layers.linear import linear
 from headwork.layers.norm import make_norm
 from headwork.layers.pooling import Pooling, make_text_pooling
 from headwork.layers.positions import Positions
-from headwork.models.description import Description, Device, OutputKind, numbered, with_parts
-from headwork.models.stack import StackConfig, building, given_parts, make_stack
+from headwork.layers.stack import StackConfig, make_stack
+from headwork.models.model import Description, Device, OutputKind, building, given_parts, numbered, with_parts
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(StackConfig):
     """BERT-base by default; `vocab` and `head` must be given."""
 
-    vocab: int
+    vocab: Count
     head: choices.EncoderHead
-    d_model: int = 768
-    n_layers: int = 12
+    d_model: Count = 768
+    n_layers: Count = 12
     heads: choices.AnyHeads = choices.Heads(n_heads=12)
     feed_forward: choices.AnyFeedForward = choices.FeedForward(d_ff=3072, activation="gelu")
     norm: choices.AnyNorm = choices.LayerNorm(eps=1e-12)
     norm_order: choices.NormOrder = "post"
     position: choices.TextPositions = choices.LearnedPositions(max_tokens=512)
-    n_segments: int = 2
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(vocab=self.vocab, n_layers=self.n_layers)
-        if self.n_segments < 0:
-            raise ValueError(f"n_segments must be 0 (none) or more, got {self.n_segments}")
+    n_segments: CountOrZero = 2
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.1
 
     @property
     def description(self) -> Description:
@@ -96,13 +90,7 @@ class Encoder(nn.Module):
                 TokenEmbedding(config.n_segments, config.d_model, name="segments") if config.n_segments else None
             )
             self.layers = make_stack(
-                config,
-                config.position,
-                config.n_layers,
-                decoder=False,
-                embedding_norm=True,
-                positions=positions,
-                layers=layers,
+                config, config.n_layers, decoder=False, embedding_norm=True, positions=positions, layers=layers
             )
             self.head = make_head(config, pooling)
 

@@ -11,12 +11,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headwork import choices, masks
-from headwork.checks import check_positive
+from headwork.checks import Count, Probability
 from headwork.layers.cache import DecoderCache
 from headwork.layers.embeddings import LMHead, TokenEmbedding
-from headwork.layers.one_token import OneToken, takes_part
-from headwork.models.description import Description, Device, numbered
-from headwork.models.stack import Parts, StackConfig, building, make_stack
+from headwork.layers.linear import OneToken
+from headwork.layers.stack import StackConfig, make_stack, takes_part
+from headwork.models.model import Description, Device, Parts, building, numbered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +26,11 @@ class EncoderDecoderConfig(StackConfig):
     `target_vocab=None` shares one vocabulary and one embedding table between source and target.
     """
 
-    vocab: int
-    target_vocab: int | None = None
-    d_model: int = 512
-    n_encoder_layers: int = 6
-    n_decoder_layers: int = 6
+    vocab: Count
+    target_vocab: Count | None = None
+    d_model: Count = 512
+    n_encoder_layers: Count = 6
+    n_decoder_layers: Count = 6
     heads: choices.AnyHeads = choices.Heads(n_heads=8)
     feed_forward: choices.AnyFeedForward = choices.FeedForward(d_ff=2048, activation="relu")
     norm: choices.AnyNorm = choices.LayerNorm()
@@ -38,17 +38,8 @@ class EncoderDecoderConfig(StackConfig):
     position: choices.TextPositions = choices.SinusoidalPositions()
     scaled_embedding: bool = True
     lm_head: choices.LMHead = choices.TiedLMHead()
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(
-            vocab=self.vocab,
-            target_vocab=self.target_vocab,
-            n_encoder_layers=self.n_encoder_layers,
-            n_decoder_layers=self.n_decoder_layers,
-        )
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.0
 
     @property
     def description(self) -> Description:
@@ -97,10 +88,8 @@ class EncoderDecoder(nn.Module):
                 if config.target_vocab is None
                 else TokenEmbedding(config.target_vocab, config.d_model, scaled=config.scaled_embedding)
             )
-            self.encoder_layers = make_stack(config, config.position, config.n_encoder_layers, decoder=False)
-            self.decoder_layers = make_stack(
-                config, config.position, config.n_decoder_layers, decoder=True, cross_attention=True
-            )
+            self.encoder_layers = make_stack(config, config.n_encoder_layers, decoder=False)
+            self.decoder_layers = make_stack(config, config.n_decoder_layers, decoder=True, cross_attention=True)
             self.final_dropout = nn.Dropout(config.dropout if config.norm_order == "pre" else 0.0)  # as T5
             self.lm_head = LMHead(config.lm_head, config.target_vocab or config.vocab, config.d_model)
 

@@ -8,85 +8,54 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork import choices
-from headwork.checks import check_positive, check_probability
+from headwork.checks import Count, Probability, Size
 from headwork.layers.embeddings import PatchEmbedding
-from headwork.layers.feed_forward import make_feed_forward
-from headwork.layers.grid_attention import make_image_attention
+from headwork.layers.gaussian import PositionAttention
+from headwork.layers.grid_attention import QueryShiftAttention, make_image_attention
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
 from headwork.layers.norm import make_norm
 from headwork.layers.pooling import MeanPooling
 from headwork.layers.stack import Stack
-from headwork.models.description import Description, Device, numbered
-from headwork.models.stack import Parts, building
-from headwork.serialise import Checked
+from headwork.layers.transformer_layer import ResidualLayer
+from headwork.models.model import Description, Device, Parts, building
+from headwork.models.vision_transformer import PatchesConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianImageEncoderConfig(Checked):
+class GaussianImageEncoderConfig(PatchesConfig):
     """The paper's model for CIFAR-10 by default; `n_classes` must be given. Sizes are (rows, columns)."""
 
-    n_classes: int
-    image: tuple[int, int] = (32, 32)
-    n_channels: int = 3
-    patch: tuple[int, int] = (2, 2)
-    d_model: int = 400
-    n_layers: int = 6
+    n_classes: Count
+    image: Size = (32, 32)
+    n_channels: Count = 3
+    patch: Size = (2, 2)
+    d_model: Count = 400
+    n_layers: Count = 6
     heads: choices.ImageHeads = choices.GaussianHeads(n_heads=9)
     feed_forward: choices.AnyFeedForward = choices.FeedForward(d_ff=512, activation="gelu")
     norm: choices.AnyNorm = choices.LayerNorm(eps=1e-12)
     norm_order: choices.NormOrder = "post"
-    dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(
-            n_classes=self.n_classes, n_channels=self.n_channels, d_model=self.d_model, n_layers=self.n_layers
-        )
-        check_probability(dropout=self.dropout)
-        if min(*self.image, *self.patch) < 1 or self.image[0] % self.patch[0] or self.image[1] % self.patch[1]:
-            raise ValueError(f"patch must divide the image, got patch={self.patch} and image={self.image}")
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """How many (rows, columns) of patches there are."""
-        return self.image[0] // self.patch[0], self.image[1] // self.patch[1]
-
-    @property
-    def description(self) -> Description:
-        return Description(
-            input="image",
-            output="class",
-            n_outputs=self.n_classes,
-            image=self.image,
-            n_channels=self.n_channels,
-            grid=self.grid,
-            layers=numbered("layers", self.n_layers),
-            attention=numbered("layers", self.n_layers, "attention"),
-        )
+    dropout: Probability = 0.1
 
     def build(self, *, device: Device = None, dtype: torch.dtype | None = None) -> "GaussianImageEncoder":
         return GaussianImageEncoder(self, device=device, dtype=dtype)
 
 
-class ImageLayer(nn.Module):
-    """Attention over the grid, then a feed-forward network, each with a residual connection and a norm."""
+class ImageLayer(ResidualLayer):
+    """Attention over the grid, then a feed-forward network."""
 
-    axes = "batch token d_model"
+    attention: PositionAttention | QueryShiftAttention
 
     def __init__(self, config: GaussianImageEncoderConfig) -> None:
-        super().__init__()
-        d_model, norm = config.d_model, config.norm
-        attention = make_image_attention(config.heads, d_model, config.grid)
-        network = make_feed_forward(config.feed_forward, d_model)
-        self.norm_first = config.norm_order == "pre"
-        if self.norm_first:  # registered in the order in which they run
-            self.attention_norm, self.attention = make_norm(norm, d_model), attention
-            self.feed_forward_norm, self.feed_forward = make_norm(norm, d_model), network
-        else:
-            self.attention, self.attention_norm = attention, make_norm(norm, d_model)
-            self.feed_forward, self.feed_forward_norm = network, make_norm(norm, d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        super().__init__(
+            config.d_model,
+            attention=make_image_attention(config.heads, config.d_model, config.grid),
+            feed_forward=config.feed_forward,
+            norm_order=config.norm_order,
+            norm=config.norm,
+            dropout=config.dropout,
+        )
 
     def forward(
         self, x: Float[Tensor, "batch token d_model"], grid: tuple[int, int]

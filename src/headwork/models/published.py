@@ -7,10 +7,10 @@
 from headwork import choices, layers
 from headwork.checks import nearest
 from headwork.models.decoder import Decoder, DecoderConfig
-from headwork.models.description import ModelConfig
 from headwork.models.encoder import Encoder, EncoderConfig
 from headwork.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from headwork.models.gaussian_image_encoder import GaussianImageEncoderConfig
+from headwork.models.model import ModelConfig
 from headwork.models.resnet import ResNetConfig
 from headwork.models.vision_transformer import VisionTransformer, VisionTransformerConfig
 

@@ -6,13 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwork.checks import check_positive
+from headwork.checks import Count
 from headwork.functional.patches import check_image
 from headwork.functional.processor import check_products
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
-from headwork.models.description import Description, Device, numbered
-from headwork.models.stack import Parts, building
+from headwork.models.model import Description, Device, Parts, building, numbered
 from headwork.serialise import Checked
 
 
@@ -20,14 +19,13 @@ from headwork.serialise import Checked
 class ResNetConfig(Checked):
     """ResNet-20 for CIFAR by default (6 n_blocks + 2 layers); `n_classes` must be given."""
 
-    n_classes: int
-    n_channels: int = 3
-    n_blocks: int = 3
+    n_classes: Count
+    n_channels: Count = 3
+    n_blocks: Count = 3
     widths: tuple[int, ...] = (16, 32, 64)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(n_classes=self.n_classes, n_channels=self.n_channels, n_blocks=self.n_blocks)
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"widths must name the channels of each stage, each 1 or more, got {self.widths}")
 

@@ -8,41 +8,29 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork import choices
-from headwork.checks import check_positive
+from headwork.checks import Count, Probability, Size
 from headwork.layers.embeddings import PatchEmbedding
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
 from headwork.layers.pooling import Pooling, make_image_pooling
 from headwork.layers.positions import make_grid
-from headwork.models.description import Description, Device, numbered, with_parts
-from headwork.models.stack import StackConfig, building, given_parts, make_stack
+from headwork.layers.stack import StackConfig, check_own_positions, make_stack
+from headwork.models.model import Description, Device, building, given_parts, numbered, with_parts
+from headwork.serialise import Checked
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionTransformerConfig(StackConfig):
-    """ViT-B/16 by default; `n_classes` must be given. Sizes are (rows, columns)."""
+class PatchesConfig(Checked):
+    """Images of (rows, columns) that are cut into patches and classified; each model gives its own defaults."""
 
-    n_classes: int
-    image: tuple[int, int] = (224, 224)
-    n_channels: int = 3
-    patch: tuple[int, int] = (16, 16)
-    d_model: int = 768
-    n_layers: int = 12
-    heads: choices.AnyHeads = choices.Heads(n_heads=12)
-    feed_forward: choices.AnyFeedForward = choices.FeedForward(d_ff=3072, activation="gelu")
-    norm: choices.AnyNorm = choices.LayerNorm(eps=1e-6)
-    norm_order: choices.NormOrder = "pre"
-    position: choices.GridPositions = choices.LearnedGrid()
-    pooling: choices.ImagePooling = choices.ClassToken()
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
+    n_classes: Count
+    image: Size
+    n_channels: Count
+    patch: Size
+    n_layers: Count
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(n_classes=self.n_classes, n_channels=self.n_channels, n_layers=self.n_layers)
-        for name, size in (("image", self.image), ("patch", self.patch)):
-            if min(size) < 1:
-                raise ValueError(f"{name} must be (rows, columns), each 1 or more, got {size}")
         if self.image[0] % self.patch[0] or self.image[1] % self.patch[1]:
             raise ValueError(f"patch must divide the image, got patch={self.patch} and image={self.image}")
 
@@ -63,6 +51,26 @@ class VisionTransformerConfig(StackConfig):
             layers=numbered("layers", self.n_layers),
             attention=numbered("layers", self.n_layers, "attention"),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionTransformerConfig(PatchesConfig, StackConfig):
+    """ViT-B/16 by default; `n_classes` must be given. Sizes are (rows, columns)."""
+
+    n_classes: Count
+    image: Size = (224, 224)
+    n_channels: Count = 3
+    patch: Size = (16, 16)
+    d_model: Count = 768
+    n_layers: Count = 12
+    heads: choices.AnyHeads = choices.Heads(n_heads=12)
+    feed_forward: choices.AnyFeedForward = choices.FeedForward(d_ff=3072, activation="gelu")
+    norm: choices.AnyNorm = choices.LayerNorm(eps=1e-6)
+    norm_order: choices.NormOrder = "pre"
+    position: choices.GridPositions = choices.LearnedGrid()
+    pooling: choices.ImagePooling = choices.ClassToken()
+    dropout: Probability = 0.0
+    attention_dropout: Probability = 0.0
 
     def build(self, *, device: Device = None, dtype: torch.dtype | None = None) -> "VisionTransformer":
         return VisionTransformer(self, device=device, dtype=dtype)
@@ -98,11 +106,13 @@ class VisionTransformer(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.parts = config, given_parts(positions=positions, layers=layers, pooling=pooling)
+        check_own_positions(config, positions)
         with building(self, device, dtype):
             self.patches = PatchEmbedding(config.n_channels, config.patch, config.d_model)
             self.positions = make_grid(config.position, config.grid, config.d_model) if positions is None else positions
-            self.pooling = make_image_pooling(config.pooling, config.d_model) if pooling is None else pooling
-            self.layers = make_stack(config, choices.NoPositions(), config.n_layers, decoder=False, layers=layers)
+            pooling = make_image_pooling(config.pooling, config.d_model) if pooling is None else pooling
+            self.layers = make_stack(config, config.n_layers, decoder=False, layers=layers)
+            self.pooling = pooling
             self.classifier = linear(config.d_model, config.n_classes)
             self.logits = HookPoint("batch class")
 

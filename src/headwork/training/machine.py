@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 from headwork.functional.processor import say_problem, try_half
-from headwork.models.description import describe
+from headwork.models.model import describe
 from headwork.training.config import Precision, TrainingConfig
 
 PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}

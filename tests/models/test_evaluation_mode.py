@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from headwork.layers.evaluation_mode import evaluation_mode
+from headwork.models.model import evaluation_mode
 
 
 @pytest.mark.parametrize("fails", [False, True])

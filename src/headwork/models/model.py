@@ -1,5 +1,10 @@
-"""What an architecture is, as facts: asked by everything above the models instead of looking at their type."""
+"""What every model has: a description, parts of a user's own, a device and a mode.
 
+The description is what an architecture is, as facts: asked by everything above the models instead of their type.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, runtime_checkable
 
@@ -12,6 +17,8 @@ from headwork.layers.stack import Stack
 InputKind = Literal["image", "text", "text pair"]
 Device = torch.device | str | None
 OutputKind = Literal["class", "next token", "masked token", "hidden state"]
+Parts = dict[str, nn.Module | list[nn.Module]]
+"""What a model was given beside its config, by the name of the argument."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,3 +108,54 @@ def with_parts(description: Description, layers: Stack) -> Description:
         layers=numbered("layers", len(layers)),
         attention=tuple(f"layers.{i}.attention" for i in attention),
     )
+
+
+def given_parts(**parts: nn.Module | Sequence[nn.Module] | None) -> Parts:
+    """The parts that a caller passed; raise for what is no module.
+
+    >>> given_parts(positions=None, pooling=hw.layers.MeanPooling())
+    {'pooling': MeanPooling()}
+    """
+    given: Parts = {}
+    for name, part in parts.items():
+        if part is None:
+            continue
+        for module in [part] if isinstance(part, nn.Module | type) else part:
+            if not isinstance(module, nn.Module):
+                hint = " (an instance, with parentheses)" if isinstance(module, type) else ""
+                raise TypeError(f"{name} must be made of modules{hint}, got {module!r}")
+        given[name] = part if isinstance(part, nn.Module) else list(part)
+    return given
+
+
+@contextmanager
+def building(model: nn.Module, device: Device, dtype: torch.dtype | None) -> Iterator[None]:
+    """What is made inside goes to this device and precision.
+
+    The numbers come from the usual generator, so that a seed makes the same model on every device; on `meta` there are
+    none.
+    """
+    with torch.device("meta") if device is not None and torch.device(device).type == "meta" else nullcontext():
+        yield
+    if device is not None or dtype is not None:
+        model.to(device=device, dtype=dtype)
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Without dropout inside the block; afterwards every module has its own mode back.
+
+    >>> dropout = nn.Dropout()
+    >>> with evaluation_mode(dropout):
+    ...     print(dropout.training)
+    False
+    >>> dropout.training
+    True
+    """
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
