@@ -219,6 +219,14 @@ def test_who_looks_in_the_middle_sees_every_token_and_changes_none(fast_calls: l
     assert len(fast_calls) == N_NEW_TOKENS + 2 - 3
 
 
+@pytest.mark.parametrize("changes", [*PLAIN_DECODERS.values(), *OTHER_DECODERS.values()])
+def test_who_looks_changes_no_bit_of_what_follows_the_prompt(changes: dict[str, Any]) -> None:
+    model, ids = ready(decoder(**changes)).float(), some_ids(BATCH, PROMPT)
+    with hw.record(model):
+        watched = TextReader(model)(ids)
+    assert watched.equal(TextReader(model)(ids))
+
+
 def test_who_looks_into_a_translator_sees_every_token(fast_calls: list[int]) -> None:
     model, source = lively(encoder_decoder()), some_ids(BATCH, 7)
     options = {"max_new_tokens": N_NEW_TOKENS, "begin": 0, "end": None}

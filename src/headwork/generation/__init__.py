@@ -2,13 +2,13 @@
 
 from headwork.generation.beam import Hypothesis as Hypothesis
 from headwork.generation.beam import beam_search as beam_search
+from headwork.generation.decoding import check_prompt_length as check_prompt_length
 from headwork.generation.decoding import generate as generate
+from headwork.generation.decoding import max_tokens as max_tokens
 from headwork.generation.decoding import stream as stream
+from headwork.generation.decoding import stream_long as stream_long
 from headwork.generation.decoding import stream_translation as stream_translation
 from headwork.generation.decoding import translate as translate
-from headwork.generation.limits import check_prompt_length as check_prompt_length
-from headwork.generation.limits import max_tokens as max_tokens
-from headwork.generation.long import stream_long as stream_long
 from headwork.generation.sampling import Greedy as Greedy
 from headwork.generation.sampling import Sample as Sample
 from headwork.generation.sampling import Sampling as Sampling

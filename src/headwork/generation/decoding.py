@@ -1,16 +1,20 @@
-"""One token after the other: a text from a `Decoder`, a translation from an `EncoderDecoder`."""
+"""One token after the other: a text from a `Decoder`, a translation from an `EncoderDecoder`.
+
+How many tokens fit into a model, and which ids it knows, is decided here for all that generate.
+"""
 
 from collections.abc import Iterator
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwork import masks
-from headwork.generation.limits import check_kind, check_length, check_token_ids
+from headwork.checks import check_positive
 from headwork.generation.reading import TargetReader, TextReader
 from headwork.generation.sampling import Greedy, Sampling, pick
 from headwork.models import Decoder, EncoderDecoder
+from headwork.models.model import InputKind, describe
 
 
 def stream(
@@ -60,6 +64,39 @@ def generate(
         model, ids, max_new_tokens=max_new_tokens, sampling=sampling, end=end, generator=generator, visible=visible
     )
     return torch.stack(list(steps), dim=1)
+
+
+def stream_long(
+    model: Decoder,
+    ids: Int[Tensor, "batch token"],
+    *,
+    max_new_tokens: int,
+    sampling: Sampling = Greedy(),
+    generator: torch.Generator | None = None,
+) -> Iterator[Int[Tensor, "batch"]]:
+    """As `stream`, however many tokens are asked for.
+
+    A model with learned positions has only so many. When they are used up, the last half of them is read again as a
+    prompt, and the text goes on from there.
+
+    >>> config = hw.models.DecoderConfig(vocab=11, d_model=8, n_layers=1, heads=choices.Heads(n_heads=2),
+    ...     feed_forward=choices.FeedForward(d_ff=16), position=choices.LearnedPositions(max_tokens=5))
+    >>> len(list(stream_long(hw.models.Decoder(config), torch.tensor([[3, 1]]), max_new_tokens=20)))
+    20
+    """
+    check_positive(max_new_tokens=max_new_tokens)
+    check_prompt_length(model, ids.shape[1])
+    limit = max_tokens(model) or ids.shape[1] + max_new_tokens
+    while max_new_tokens > 0:
+        if ids.shape[1] >= limit:
+            ids = ids[:, -max(limit // 2, 1) :]
+        n_now = min(max_new_tokens, max(limit - ids.shape[1], 1))
+        new = []
+        for token in stream(model, ids, max_new_tokens=n_now, sampling=sampling, generator=generator):
+            new.append(token)
+            yield token
+        ids = torch.cat([ids, torch.stack(new, dim=1)], dim=1)
+        max_new_tokens -= n_now
 
 
 def stream_translation(
@@ -158,3 +195,47 @@ def check_prompt(ids: Tensor, visible: Tensor | None) -> None:
     if visible is not None and not visible[:, -1].all():
         rows = (~visible[:, -1]).nonzero().flatten().tolist()
         raise ValueError(f"visible must be True for the last token of each row (pad on the left), got False in {rows}")
+
+
+def max_tokens(model: nn.Module) -> int | None:
+    """The longest sequence that the model can read; None: any length."""
+    description = describe(model)
+    return None if description is None else description.max_tokens
+
+
+def check_kind(model: nn.Module, reads: InputKind) -> None:
+    """Raise unless the model predicts the next token of what it reads."""
+    description = describe(model)
+    if description is not None and (description.input, description.output) != (reads, "next token"):
+        who = "generate needs a Decoder" if reads == "text" else "translate needs an EncoderDecoder"
+        raise ValueError(
+            f"{who}: a model that reads a {reads} and predicts the next token, got a {type(model).__name__}, "
+            f"which reads a {description.input} and gives a {description.output}"
+        )
+
+
+def check_prompt_length(model: nn.Module, n_prompt: int) -> None:
+    """Raise unless a prompt of so many tokens can be read."""
+    limit = max_tokens(model)
+    if n_prompt < 1:
+        raise ValueError("prompt must have at least one token, got none")
+    if limit is not None and n_prompt > limit:
+        raise ValueError(f"prompt must have at most {limit} tokens, the positions of the model, got {n_prompt}")
+
+
+def check_length(model: nn.Module, n_prompt: int, max_new_tokens: int) -> None:
+    """Positions may come to an end: better to say so before the work than in its middle."""
+    check_positive(max_new_tokens=max_new_tokens)
+    limit = max_tokens(model)
+    if limit is not None and n_prompt + max_new_tokens > limit:
+        raise ValueError(
+            f"prompt and new tokens must fit into the {limit} positions of the model, "
+            f"got {n_prompt} + max_new_tokens={max_new_tokens}"
+        )
+
+
+def check_token_ids(vocab: int, **ids: int | None) -> None:
+    """Raise unless these ids are of the vocabulary (None: not given)."""
+    for name, token in ids.items():
+        if token is not None and not 0 <= token < vocab:
+            raise ValueError(f"{name} must lie in 0 .. {vocab - 1}, got {token}")

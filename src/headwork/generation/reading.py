@@ -65,14 +65,11 @@ class TextReader:
             self.visible = torch.cat(parts, dim=1)
 
     def _read(self, ids: Tensor) -> Tensor:
-        if self.one_token is None or self.watch:
-            with evaluation_mode(self.model):
-                return self.model(ids, visible=self.visible, cache=self.cache)[:, -1]
-        if self.cache.n_tokens and ids.shape[1] == 1:
+        if self.one_token is not None and not self.watch and self.cache.n_tokens and ids.shape[1] == 1:
             return self.one_token(ids, self.visible, self.cache)
-        with evaluation_mode(self.model):  # only the last token's logits are asked for
-            x = self.model.hidden(ids, visible=self.visible, cache=self.cache)[:, -1:]
-            return self.model.unembed(x)[:, -1]
+        options = {} if self.one_token is None else {"last_only": True}  # a user's own `forward` may not know it
+        with evaluation_mode(self.model):
+            return self.model(ids, visible=self.visible, cache=self.cache, **options)[:, -1]
 
 
 class TargetReader:

@@ -95,9 +95,14 @@ class Decoder(nn.Module):
         *,
         visible: Bool[Tensor, "batch key"] | None = None,
         cache: DecoderCache | None = None,
-    ) -> Float[Tensor, "batch token vocab"]:
-        """Scores of the token after each; `visible` marks the real tokens, those in the cache included."""
-        return self.unembed(self.hidden(ids, visible=visible, cache=cache))
+        last_only: bool = False,
+    ) -> Float[Tensor, "batch scored vocab"]:
+        """Scores of the token after each (after the last alone, with `last_only`).
+
+        `visible` marks the real tokens, those in the cache included.
+        """
+        x = self.hidden(ids, visible=visible, cache=cache)
+        return self.unembed(x[:, -1:] if last_only else x)
 
     def hidden(
         self,
