@@ -77,6 +77,15 @@ def check_one_of(options: Collection[str], **values: str) -> None:
             raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")
 
 
+def with_article(noun: str) -> str:
+    """For errors about what was given.
+
+    >>> with_article("Encoder"), with_article("text pair")
+    ('an Encoder', 'a text pair')
+    """
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of an error about an unknown name: the nearest known one, or what there is.
 

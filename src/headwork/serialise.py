@@ -25,6 +25,7 @@ Config = TypeVar("Config")
 MANY_KINDS = 16
 """So many are not listed in an error."""
 _NONE_FITS = object()
+_MODULE_LIST = "torch.nn.modules.container.ModuleList"
 _OF_A_MODEL = ("config", "positions", "layers", "pooling")
 """Arguments of our models: the config, and the parts, which a model keeps in `parts` if they were given."""
 _OF_A_MACHINE = ("device", "dtype")
@@ -122,8 +123,8 @@ class Checked:
 def _plain(value: object, where: str = "") -> object:
     if dataclasses.is_dataclass(value):
         return config_to_dict(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item, where) for item in value]
+    if isinstance(value, list | tuple) or _is_module_list(value):
+        return [_plain(item, where) for item in typing.cast(Iterable[object], value)]
     if isinstance(value, dict):
         return {key: _plain(item, where) for key, item in value.items()}
     if isinstance(value, float) and math.isinf(value):
@@ -139,6 +140,11 @@ def _is_builtin(value: object) -> bool:
     """Whether it is a class, or an object of a class that is not written in Python (a number, a function)."""
     written_in_python = 1 << 9  # Py_TPFLAGS_HEAPTYPE
     return isinstance(value, type) or not type(value).__flags__ & written_in_python
+
+
+def _is_module_list(value: object) -> bool:
+    """Whether it is how a module keeps a list of modules, `self.layers = nn.ModuleList(layers)`; without torch."""
+    return any(f"{base.__module__}.{base.__name__}" == _MODULE_LIST for base in type(value).__mro__)
 
 
 def _plain_arguments(config: object, arguments: Iterable[str]) -> dict[str, object]:

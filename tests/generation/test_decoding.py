@@ -448,7 +448,7 @@ def test_a_translator_whose_weights_are_no_numbers() -> None:
 def test_a_model_of_another_kind_is_refused() -> None:
     ids = some_ids(1, 3)
     with pytest.raises(
-        ValueError, match=r"generate needs a Decoder: .*, got a EncoderDecoder, which reads a text pair"
+        ValueError, match=r"generate needs a Decoder: .*, got an EncoderDecoder, which reads a text pair"
     ):
         generate(encoder_decoder(), ids, max_new_tokens=2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"translate needs an EncoderDecoder: .*, got a Decoder, which reads a text"):

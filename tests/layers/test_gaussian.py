@@ -284,6 +284,18 @@ def test_what_one_pixel_sees_is_its_part_of_the_table(precision):
     torch.testing.assert_close(layer.seen_from((ROWS, COLUMNS), (3, 1)), layer.table((ROWS, COLUMNS))[:, 3, 1])
 
 
+@every_precision
+def test_recorded_weights_are_those_of_the_call_whatever_is_learnt_before_somebody_looks(precision):
+    layer = random_layer(precision)
+    expected = layer.table((ROWS, COLUMNS)).detach()
+    with hw.record(layer) as seen:
+        layer(random_image())
+    with torch.no_grad():
+        layer.centre.add_(1)
+        layer.sharpness.add_(1)
+    assert torch.equal(seen["weights"], expected)
+
+
 def test_recorded_weights_are_those_of_the_queries():
     layer = random_layer()
     places = torch.tensor([0.0, 2.0]).double(), torch.tensor([1.0, 4.0, 9.0]).double()

@@ -222,3 +222,13 @@ def test_compiled_in_one_graph_is_eager() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == dict.fromkeys(ONE_LAYER, True)
+
+
+def test_printing_a_model_shows_its_parts_in_order_and_their_sizes() -> None:
+    shown = repr(vision_transformer())
+    order = ["(patches)", "(positions)", "(layers)", "(pooling)", "(classifier)", "(logits)"]
+    assert sorted(order, key=shown.index) == order
+    assert "LearnedGrid(n_rows=3, n_columns=5, d_model=18)" in shown
+    shown = repr(decoder())
+    assert "LearnedPositions(max_tokens=31, d_model=18)" in shown
+    assert "LMHead(d_model=18, vocab=37, tied=True, bias=False)" in shown

@@ -291,6 +291,29 @@ def test_a_part_that_cannot_be_written_says_why(part: Positions, message: str) -
         config_to_dict(model)
 
 
+class Together(nn.Module):
+    """A layer that is made of layers."""
+
+    def __init__(self, layers: list[nn.Module], d_model: int) -> None:
+        super().__init__()
+        self.layers, self.d_model = nn.ModuleList(layers), d_model
+
+    def forward(self, x: Tensor, **seen: object) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, **seen)
+        return x
+
+
+def test_a_list_of_modules_that_a_part_keeps_is_written_and_read() -> None:
+    layers = [Together([EachAlone(D_MODEL), Backwards(D_MODEL, N_HEADS)], D_MODEL), Together([], D_MODEL)]
+    model = Decoder(PLAIN, layers=layers)
+    data = json.loads(json.dumps(config_to_dict(model)))
+    assert [part["kind"] for part in data["layers"][0]["layers"]] == ["EachAlone", "Backwards"]
+    again = config_from_dict(data, [*CLASSES, *OWN, Together])
+    again.load_state_dict(model.state_dict())
+    assert call(again.eval()).equal(call(model.eval()))
+
+
 class Louder(Decoder):
     """A model of a user's own that inherits from ours."""
 

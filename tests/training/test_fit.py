@@ -58,9 +58,9 @@ CLASSES = choices.ClassificationHead(n_classes=2, pooling=choices.MeanPooling())
         (vit(image=(16, 16)), DIGITS, "made for images of 8 x 8 pixels, as the data has, got 16 x 16"),
         (gpt(vocab=9), PLAIN, r"must have a vocab of \d+ or more, the tokens of the data, got 9"),
         (gpt(longest=60), PLAIN, "must read sequences of 61 tokens, as the data has, got max_tokens=60"),
-        (bert(), PLAIN, "must give a next token, for the task NextToken, got a Encoder, which gives a masked token"),
+        (bert(), PLAIN, "must give a next token, for the task NextToken, got an Encoder, which gives a masked token"),
         (gpt(), MASKED, "must give a masked token, for the task MaskedTokens, got a Decoder, which gives a next token"),
-        (bert(CLASSES), MASKED, "must give a masked token, .* got a Encoder, which gives a class"),
+        (bert(CLASSES), MASKED, "must give a masked token, .* got an Encoder, which gives a class"),
     ],
 )
 def test_a_misfit_is_a_sentence_and_nothing_is_written(

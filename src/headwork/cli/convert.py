@@ -81,13 +81,13 @@ class Convert:
         """Test images of the run, or random ones of the model's size, and which they are."""
         import torch
 
-        from headwork.checks import check_positive
+        from headwork.checks import check_positive, with_article
         from headwork.models import describe
         from headwork.training.run import is_run, open_run
 
         description = describe(model)
         if description is None or description.input != "image" or description.n_channels is None:
-            raise ValueError(f"folder must hold a model of images, got a {type(model).__name__}")
+            raise ValueError(f"folder must hold a model of images, got {with_article(type(model).__name__)}")
         if self.image is not None:
             check_positive(image_rows=self.image[0], image_columns=self.image[1])
             if is_run(self.folder) or description.image is not None:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headwork import masks
-from headwork.checks import check_positive
+from headwork.checks import check_positive, with_article
 from headwork.generation.reading import TargetReader, TextReader
 from headwork.generation.sampling import Greedy, Sampling, pick
 from headwork.models import Decoder, EncoderDecoder
@@ -209,8 +209,9 @@ def check_kind(model: nn.Module, reads: InputKind) -> None:
     if description is not None and (description.input, description.output) != (reads, "next token"):
         who = "generate needs a Decoder" if reads == "text" else "translate needs an EncoderDecoder"
         raise ValueError(
-            f"{who}: a model that reads a {reads} and predicts the next token, got a {type(model).__name__}, "
-            f"which reads a {description.input} and gives a {description.output}"
+            f"{who}: a model that reads a {reads} and predicts the next token, got "
+            f"{with_article(type(model).__name__)}, which reads {with_article(description.input)} "
+            f"and gives a {description.output}"
         )
 
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwork.checks import nearest
+from headwork.checks import nearest, with_article
 from headwork.inspection.points import check_no_cache
 from headwork.inspection.recording import record
 from headwork.models.model import describe, evaluation_mode
@@ -62,7 +62,7 @@ def _last_stack(model: nn.Module) -> tuple[str, ...]:
     if description is None or not description.layers:
         raise ValueError(
             "lens needs a model that says where its layers are, in `description.layers` (hw.models.Description), "
-            f"got a {type(model).__name__} that does not"
+            f"got {with_article(type(model).__name__)} that does not"
         )
     stack = description.layers[-1].rpartition(".")[0]
     return tuple(name for name in description.layers if name.rpartition(".")[0] == stack)

@@ -13,11 +13,12 @@ With $N$ tokens of width $D$ on $R \times C$ pixels, and $h$ heads of width $d$ 
 These are multiplications, each with an addition, so twice as many FLOPs; the functions below have every term.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 import torch
-from einops import einsum, rearrange
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -26,7 +27,7 @@ from headwork.functional.gaussian import QueryGrid
 from headwork.inspection.costs import cost
 from headwork.inspection.recording import record
 from headwork.layers.attention import MultiHeadAttention
-from headwork.layers.gaussian import GaussianAttention, PositionAttention
+from headwork.layers.gaussian import GaussianAttention, PositionAttention, mix_by_table
 from headwork.layers.grid_attention import ContentShiftAttention
 from headwork.layers.grid_codes import RelativePositionalEmbedding
 from headwork.layers.positions import RelativeShifts
@@ -152,12 +153,9 @@ class GaussianOfAllPairs(PositionAttention):
         super().__init__(d_model, n_heads, d_value=d_model // n_heads)
         self.codes = RelativePositionalEmbedding(grid, 2 * torch.randn(n_heads, 2), torch.ones(n_heads))
 
-    def table(
-        self, grid: tuple[int, int], queries: QueryGrid | None = None
-    ) -> Float[Tensor, "head query_row query_column row column"]:
+    def later_table(self, grid: tuple[int, int], queries: QueryGrid | None = None) -> Callable[[], Tensor]:
         scores = self.codes()
-        return scores.flatten(3).softmax(-1).reshape(scores.shape)
+        return lambda: scores.flatten(3).softmax(-1).reshape(scores.shape)
 
-    def _mix_values(self, v: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
-        weights = self.table((v.shape[2], v.shape[3]))
-        return einsum(weights, v, "head i j row column, batch head row column d -> batch head i j d")
+    def _mix(self, v: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
+        return mix_by_table(self.table((v.shape[2], v.shape[3])), v)

@@ -62,6 +62,7 @@ class LMHead(nn.Module):
 
     def __init__(self, choice: choices.LMHead, vocab: int, d_model: int) -> None:
         super().__init__()
+        self.vocab, self.d_model = vocab, d_model
         match choice:
             case choices.TiedLMHead():
                 self.scale = 1 / math.sqrt(d_model) if choice.scaled else 1.0
@@ -82,6 +83,9 @@ class LMHead(nn.Module):
     def one_token(self, embedding: TokenEmbedding) -> OneToken:
         score, scale = affine_map(self._matrix(embedding), self.bias), self.scale
         return score if scale == 1.0 else lambda x: score(x * scale)
+
+    def extra_repr(self) -> str:
+        return f"d_model={self.d_model}, vocab={self.vocab}, tied={self.weight is None}, bias={self.bias is not None}"
 
     def _matrix(self, embedding: TokenEmbedding) -> Float[Tensor, "vocab d_model"]:
         return embedding.table if self.weight is None else self.weight

@@ -1,5 +1,6 @@
 """Attention over an image by position alone: heads that look at an offset from the query, whatever is there."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -53,12 +54,16 @@ class PositionAttention(nn.Module):
         """The weights as two factors, along the rows and along the columns."""
         raise NotImplementedError
 
+    def later_table(self, grid: tuple[int, int], queries: QueryGrid | None = None) -> Callable[[], Tensor]:
+        """What computes the table of now whenever it is called, also after the parameters have been changed."""
+        rows, columns = self.axis_weights(grid, queries)
+        return partial(einsum, rows, columns, "head i row, head j column -> head i j row column")
+
     def table(
         self, grid: tuple[int, int], queries: QueryGrid | None = None
     ) -> Float[Tensor, "head query_row query_column row column"]:
         """The weights of all pairs of pixels, for looking at."""
-        rows, columns = self.axis_weights(grid, queries)
-        return einsum(rows, columns, "head i row, head j column -> head i j row column")
+        return self.later_table(grid, queries)()
 
     def seen_from(self, grid: tuple[int, int], pixel: tuple[int, int]) -> Float[Tensor, "head row column"]:
         """The weights of one query, the one on this pixel."""
@@ -72,28 +77,20 @@ class PositionAttention(nn.Module):
         if x.ndim != 4 or x.shape[3] != self.d_model or 0 in x.shape[1:]:
             raise ValueError(f"x must have the axes (batch, row, column, {self.d_model}), got shape {tuple(x.shape)}")
         check_products(x)
-        new_weights = self.weights.publish(partial(self.table, (x.shape[1], x.shape[2]), queries))
-        if self.value is None:
-            heads = (
-                self._mix(x, queries)
-                if new_weights is None
-                else einsum(new_weights, x, "head i j row column, batch row column d -> batch head i j d")
-            )
-        else:
+        new_weights = None
+        if self.weights.is_watched():
+            new_weights = self.weights.publish(self.later_table((x.shape[1], x.shape[2]), queries))
+        v = x
+        if self.value is not None:
             v = rearrange(self.value(x), "batch row column (head d) -> batch head row column d", head=self.n_heads)
-            heads = (
-                self._mix_values(v, queries)
-                if new_weights is None
-                else einsum(new_weights, v, "head i j row column, batch head row column d -> batch head i j d")
-            )
+        heads = self._mix(v, queries) if new_weights is None else mix_by_table(new_weights, v)
         heads = self.heads(rearrange(heads, "batch head row column d -> batch row column head d"))
         return self.out(rearrange(heads, "batch row column head d -> batch row column (head d)"))
 
-    def _mix(self, x: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
-        return mix_along_axes(x, *self.axis_weights((x.shape[1], x.shape[2]), queries))
-
-    def _mix_values(self, v: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
-        return mix_heads_along_axes(v, *self.axis_weights((v.shape[2], v.shape[3]), queries))
+    def _mix(self, v: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
+        """The means of v: one image for all heads, or one for each."""
+        mix = mix_along_axes if v.ndim == 4 else mix_heads_along_axes
+        return mix(v, *self.axis_weights((v.shape[-3], v.shape[-2]), queries))
 
 
 class GaussianAttention(PositionAttention):
@@ -148,23 +145,19 @@ class GaussianAttention(PositionAttention):
     def axis_weights(self, grid: tuple[int, int], queries: QueryGrid | None = None) -> AxisWeights:
         return gaussian_axis_weights(grid, self.centre, self.alpha, queries)
 
-    def table(
-        self, grid: tuple[int, int], queries: QueryGrid | None = None
-    ) -> Float[Tensor, "head query_row query_column row column"]:
-        return gaussian_weights(grid, self.centre, self.alpha, queries)
+    def later_table(self, grid: tuple[int, int], queries: QueryGrid | None = None) -> Callable[[], Tensor]:
+        return partial(gaussian_weights, grid, self.centre.clone(), self.alpha, queries)
 
     def seen_from(self, grid: tuple[int, int], pixel: tuple[int, int]) -> Float[Tensor, "head row column"]:
         row, column = (self.centre.new_full((1,), index, dtype=torch.float32) for index in pixel)
         return self.table(grid, (row, column))[:, 0, 0]
 
-    def _mix(self, x: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
-        return gaussian_attention(x, self.centre, self.alpha, queries)
-
-    def _mix_values(self, v: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
+    def _mix(self, v: Tensor, queries: QueryGrid | None) -> Float[Tensor, "batch head query_row query_column d"]:
         if self.precision != "full":
-            return super()._mix_values(v, queries)
-        table = self.table((v.shape[2], v.shape[3]), queries)
-        return einsum(table, v, "head i j row column, batch head row column d -> batch head i j d")
+            return super()._mix(v, queries)
+        if v.ndim == 4:
+            return gaussian_attention(v, self.centre, self.alpha, queries)
+        return mix_by_table(self.table((v.shape[2], v.shape[3]), queries), v)
 
     def extra_repr(self) -> str:
         path = "the table of all pairs" if self.precision == "full" else "rows, then columns"
@@ -205,6 +198,14 @@ class ShiftAttention(PositionAttention):
             for scores, n in ((self.row_scores, grid[0]), (self.column_scores, grid[1]))
         )
         return rows, columns
+
+
+def mix_by_table(
+    table: Float[Tensor, "head query_row query_column row column"],
+    v: Float[Tensor, "batch row column d"] | Float[Tensor, "batch head row column d"],
+) -> Float[Tensor, "batch head query_row query_column d"]:
+    of_head = "" if v.ndim == 4 else "head "
+    return einsum(table, v, f"head i j row column, batch {of_head}row column d -> batch head i j d")
 
 
 def _sharpness_one(n_heads: int, precision: str) -> Tensor:

@@ -38,6 +38,10 @@ class LazyHookPoint(HookPoint):
         self._lazy_hooks[handle.id] = keep
         return handle
 
+    def is_watched(self) -> bool:
+        """Whether anybody looks here; if not, there is nothing to publish."""
+        return bool(self._lazy_hooks) or self._is_hooked()
+
     def publish(self, compute: Callable[[], Tensor]) -> Tensor | None:
         """Show the tensor to forward hooks; returned only if one replaced it. Lazy hooks may compute it later."""
         new = self._show(compute)
@@ -46,10 +50,14 @@ class LazyHookPoint(HookPoint):
         return new
 
     def _show(self, compute: Callable[[], Tensor]) -> Tensor | None:
-        if not (self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks):
+        if not self._is_hooked():
             return None
         shown: Tensor = compute()
         before = shown.clone()
         passed: Tensor = self(shown)
         edited_in_place = not torch.allclose(shown, before, rtol=0, atol=0, equal_nan=True)
         return passed if passed is not shown or edited_in_place else None
+
+    def _is_hooked(self) -> bool:
+        hooks = (self._forward_hooks, self._forward_pre_hooks, self._backward_hooks, self._backward_pre_hooks)
+        return any(hooks)

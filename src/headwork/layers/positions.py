@@ -94,6 +94,9 @@ class LearnedPositions(Positions):
             )
         return look_up(positions, self.table, "positions")
 
+    def extra_repr(self) -> str:
+        return f"max_tokens={self.max_tokens}, d_model={self.d_model}"
+
 
 class SinusoidalPositions(Positions):
     """The fixed sines and cosines of the original Transformer, added to the token; any length.
@@ -244,6 +247,9 @@ class LearnedGrid(nn.Module):
             wider = nn.functional.interpolate(image, size=grid, mode="bicubic", align_corners=False)
             table = rearrange(wider, "1 d_model row column -> row column d_model")
         return patches + rearrange(table, "row column d_model -> 1 (row column) d_model")
+
+    def extra_repr(self) -> str:
+        return f"n_rows={self.n_rows}, n_columns={self.n_columns}, d_model={self.d_model}"
 
 
 class SinusoidalGrid(nn.Module):

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from headwork.checks import with_article
 from headwork.convert import Conversion, conversions_of
 from headwork.models import CLASSES
 from headwork.serialise import config_from_dict, config_to_dict
@@ -77,7 +78,8 @@ def check_rebuilds(model: nn.Module, about: Mapping[str, object]) -> None:
         here, there = (type(of.get(name)).__name__ if name in of else "nothing" for of in (ours, theirs))
         if here != there:
             raise ValueError(
-                f"model must be what its config describes, got a {here} at {name!r}, where {there} would be built: "
+                f"model must be what its config describes, got {with_article(here)} at {name!r}, "
+                f"where {there} would be built: "
                 "pass a module of your own to the model's constructor, so that it can be saved"
             )
     shapes = [{name: tensor.shape for name, tensor in each.state_dict().items()} for each in (model, fresh)]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from headwork.batches import Batch, to_device
+from headwork.checks import with_article
 from headwork.data import Dataset, image_size
 from headwork.models import Description, ModelConfig, describe
 from headwork.tasks import Task
@@ -64,7 +65,7 @@ def check_fit(model: ModelConfig | nn.Module, data: Dataset) -> None:
             raise ValueError(f"data must have at least one example in each part, got none in {name}")
     description = describe(model) or describe(getattr(model, "config", None))
     if description is not None:
-        name = type(model).__name__.removesuffix("Config")
+        name = with_article(type(model).__name__.removesuffix("Config"))
         _check_kind(name, description, data)
         _check_sizes(description, data)
     if isinstance(model, nn.Module):
@@ -78,12 +79,12 @@ def _check_kind(name: str, model: Description, data: Dataset) -> None:
     if kind != "image" and first[0].is_floating_point():
         return  # numbers of another kind, which only a trial can tell
     if model.input != kind:
-        raise ValueError(f"model must read {kind}s, as the data has, got a {name}, which reads {model.input}s")
+        raise ValueError(f"model must read {kind}s, as the data has, got {name}, which reads {model.input}s")
     wanted = getattr(data.task, "output", None)
     if wanted is not None and model.output != wanted:
         raise ValueError(
             f"model must give a {wanted}, for the task {type(data.task).__name__}, "
-            f"got a {name}, which gives a {model.output}"
+            f"got {name}, which gives a {model.output}"
         )
 
 
