@@ -18,7 +18,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from headwork.checks import check_not_negative, check_positive
-from headwork.functional.distance import distance, not_ahead
+from headwork.functional.relative import distance, not_ahead
 
 
 def causal(

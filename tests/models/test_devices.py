@@ -158,5 +158,7 @@ def test_a_model_is_built_on_a_device_and_in_a_precision(make: Callable[[], nn.M
 
 def test_parts_of_a_users_own_go_where_the_model_goes() -> None:
     positions = hw.layers.LearnedPositions(11, 18)
-    model = hw.models.Decoder(decoder(position=choices.NoPositions()).config, positions=positions, device="meta", dtype=torch.bfloat16)
+    model = hw.models.Decoder(
+        decoder(position=choices.NoPositions()).config, positions=positions, device="meta", dtype=torch.bfloat16
+    )
     assert {(p.device, p.dtype) for p in model.parameters()} == {(META, torch.bfloat16)}

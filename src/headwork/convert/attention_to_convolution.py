@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headwork.checks import check_positive
 from headwork.convert.convolution_to_attention import ConvolutionAsAttention
 from headwork.functional.gaussian import gaussian_weights
-from headwork.functional.tracing import has_numbers
+from headwork.functional.processor import has_numbers
 from headwork.layers.gaussian import GaussianAttention
 
 

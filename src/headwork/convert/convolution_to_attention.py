@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwork.functional.tracing import has_numbers
+from headwork.functional.processor import has_numbers
 from headwork.layers.gaussian import GaussianAttention
 
 

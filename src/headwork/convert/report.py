@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.functional.gaussian import full_precision
-from headwork.functional.tracing import has_numbers
+from headwork.functional.processor import has_numbers
 from headwork.layers.gaussian import GaussianAttention
 
 

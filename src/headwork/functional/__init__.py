@@ -6,7 +6,6 @@ from headwork.functional.attention import attention_scores as attention_scores
 from headwork.functional.attention import attention_weights as attention_weights
 from headwork.functional.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from headwork.functional.attention import softargmax as softargmax
-from headwork.functional.distance import distance as distance
 from headwork.functional.embedding import look_up as look_up
 from headwork.functional.fused import fused_attention as fused_attention
 from headwork.functional.fused import fused_gelu as fused_gelu
@@ -19,9 +18,6 @@ from headwork.functional.gaussian import gaussian_axis_weights as gaussian_axis_
 from headwork.functional.gaussian import gaussian_weights as gaussian_weights
 from headwork.functional.gaussian import mix_along_axes as mix_along_axes
 from headwork.functional.gaussian import mix_heads_along_axes as mix_heads_along_axes
-from headwork.functional.grid_codes import gaussian_vectors as gaussian_vectors
-from headwork.functional.grid_codes import grid_shifts as grid_shifts
-from headwork.functional.grid_codes import quadratic_codes as quadratic_codes
 from headwork.functional.norm import batch_norm as batch_norm
 from headwork.functional.norm import layer_norm as layer_norm
 from headwork.functional.norm import rms_norm as rms_norm
@@ -36,6 +32,10 @@ from headwork.functional.positions import sinusoidal_positions_2d as sinusoidal_
 from headwork.functional.positions import sinusoids as sinusoids
 from headwork.functional.relative import alibi_bias as alibi_bias
 from headwork.functional.relative import alibi_slopes as alibi_slopes
+from headwork.functional.relative import distance as distance
+from headwork.functional.relative import gaussian_vectors as gaussian_vectors
+from headwork.functional.relative import grid_shifts as grid_shifts
+from headwork.functional.relative import quadratic_codes as quadratic_codes
 from headwork.functional.relative import relative_index as relative_index
 from headwork.functional.relative import relative_scores as relative_scores
 from headwork.functional.relative import t5_buckets as t5_buckets

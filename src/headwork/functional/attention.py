@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headwork.functional.distance import not_ahead
 from headwork.functional.processor import check_products
+from headwork.functional.relative import not_ahead
 
 LARGEST_BETA_FOR_A_SUM = 1e6
 """Beyond this the products beta q.k drown what is added to them, or overflow; softargmax alone takes any beta."""

@@ -16,8 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from headwork.functional.processor import check_products
-from headwork.functional.tracing import has_numbers
+from headwork.functional.processor import check_products, has_numbers
 
 Precision = Float[Tensor, "head"] | Float[Tensor, "head 2"] | Float[Tensor, "head 2 2"]
 """How sharply a head looks: one alpha for both directions, one for each, or a full matrix."""

@@ -45,6 +45,15 @@ with torch.autocast("cpu", dtype):
 """
 
 
+def has_numbers(t: Tensor) -> bool:
+    """False while a call is only being traced (meta, fake and compiled tensors), when no number can be looked at.
+
+    >>> has_numbers(torch.zeros(2)), has_numbers(torch.zeros(2, device="meta"))
+    (True, False)
+    """
+    return not (t.is_meta or torch.compiler.is_compiling() or isinstance(t.view(t.shape), FakeTensor))
+
+
 def check_products(x: Tensor) -> None:
     """Raise if products of such numbers are known to fail on this processor: a sentence instead of a dead process.
 
@@ -60,7 +69,7 @@ def _check_half(x: Tensor) -> None:
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
     if torch.compiler.is_compiling():
         problem = _try_while_compiling(dtype)
-    elif ANSWERS.get(dtype) == "" or isinstance(x.view(x.shape), FakeTensor):  # which is never multiplied
+    elif ANSWERS.get(dtype) == "" or not has_numbers(x):  # which are never multiplied
         return
     else:
         problem = try_half(dtype)

@@ -28,8 +28,7 @@ from headwork.inspection.costs import cost
 from headwork.inspection.recording import record
 from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.gaussian import GaussianAttention, PositionAttention, mix_by_table
-from headwork.layers.grid_attention import ContentShiftAttention
-from headwork.layers.grid_codes import RelativePositionalEmbedding
+from headwork.layers.grid_attention import ContentShiftAttention, RelativePositionalEmbedding
 from headwork.layers.positions import RelativeShifts
 from headwork.serialise import Checked
 

@@ -13,10 +13,10 @@ from headwork.layers.feed_forward import GatedFeedForward as GatedFeedForward
 from headwork.layers.gaussian import GaussianAttention as GaussianAttention
 from headwork.layers.gaussian import PositionAttention as PositionAttention
 from headwork.layers.gaussian import ShiftAttention as ShiftAttention
+from headwork.layers.grid_attention import AbsolutePositionalEmbedding as AbsolutePositionalEmbedding
 from headwork.layers.grid_attention import ContentShiftAttention as ContentShiftAttention
 from headwork.layers.grid_attention import QueryShiftAttention as QueryShiftAttention
-from headwork.layers.grid_codes import AbsolutePositionalEmbedding as AbsolutePositionalEmbedding
-from headwork.layers.grid_codes import RelativePositionalEmbedding as RelativePositionalEmbedding
+from headwork.layers.grid_attention import RelativePositionalEmbedding as RelativePositionalEmbedding
 from headwork.layers.hook_point import HookPoint as HookPoint
 from headwork.layers.hook_point import LazyHookPoint as LazyHookPoint
 from headwork.layers.norm import LayerNorm as LayerNorm

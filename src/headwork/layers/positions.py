@@ -34,10 +34,9 @@ from headwork import choices
 from headwork.checks import check_one_of, check_positive
 from headwork.functional.embedding import look_up
 from headwork.functional.positions import sinusoidal_positions, sinusoidal_positions_2d, sinusoids
-from headwork.functional.processor import check_products
+from headwork.functional.processor import check_products, has_numbers
 from headwork.functional.relative import alibi_bias, pick_by_shift, relative_index, t5_buckets
 from headwork.functional.rotary import rotary_angles, rotate
-from headwork.functional.tracing import has_numbers
 from headwork.layers.linear import linear
 
 
