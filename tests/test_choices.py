@@ -13,7 +13,7 @@ from headwork.checks import check_one_of, check_positive, check_probability
 from headwork.layers.attention import make_attention
 from headwork.layers.feed_forward import make_feed_forward
 from headwork.layers.norm import make_norm
-from headwork.layers.pooling import make_image_pooling, make_text_pooling
+from headwork.layers.pooling import make_pooling
 from headwork.layers.positions import make_grid, make_positions
 
 D_MODEL, HEAD = 12, 3
@@ -159,12 +159,12 @@ def test_all_grids_can_be_made(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", UNIONS["ImagePooling"], ids=lambda kind: kind.__name__)
 def test_all_image_poolings_can_be_made(kind: type) -> None:
-    assert kind.__name__ in type(make_image_pooling(make(kind), D_MODEL)).__name__
+    assert kind.__name__ in type(make_pooling(make(kind), D_MODEL)).__name__
 
 
 @pytest.mark.parametrize("kind", UNIONS["TextPooling"], ids=lambda kind: kind.__name__)
 def test_all_text_poolings_can_be_made(kind: type) -> None:
-    assert kind.__name__ in type(make_text_pooling(make(kind), D_MODEL)).__name__
+    assert kind.__name__ in type(make_pooling(make(kind), D_MODEL)).__name__
 
 
 # --- checks --------------------------------------------------------------------------------------------------------

@@ -53,6 +53,18 @@ def check_probability(**probabilities: float) -> None:
             raise ValueError(f"{name} must lie in [0, 1), got {probability}")
 
 
+def check_divides(**part_and_whole: int) -> None:
+    """The first of two counts divides the second.
+
+    >>> check_divides(n_heads=4, d_model=10)
+    Traceback (most recent call last):
+    ValueError: n_heads must divide d_model, got n_heads=4 and d_model=10
+    """
+    (part, n), (whole, of) = part_and_whole.items()
+    if of % n:
+        raise ValueError(f"{part} must divide {whole}, got {part}={n} and {whole}={of}")
+
+
 def check_size(**sizes: tuple[int, int]) -> None:
     """Sizes of an image are (rows, columns).
 

@@ -7,7 +7,7 @@ FeedForward(d_ff=3072, activation='gelu', bias=True)
 from dataclasses import dataclass
 from typing import Literal
 
-from headwork.checks import Count, PositiveNumber
+from headwork.checks import Count, PositiveNumber, check_divides
 from headwork.serialise import Checked
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
@@ -36,10 +36,8 @@ class Heads(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
-            raise ValueError(
-                f"n_kv_heads must divide n_heads, got n_kv_heads={self.n_kv_heads} and n_heads={self.n_heads}"
-            )
+        if self.n_kv_heads is not None:
+            check_divides(n_kv_heads=self.n_kv_heads, n_heads=self.n_heads)
         if self.beta is not None and not self.beta >= 0:
             raise ValueError(f"beta must lie in 0 .. inf, got {self.beta}")
 

@@ -123,7 +123,10 @@ def test_each_term_equals_loops_over_queries_and_keys():
         (lambda: sinusoidal_positions(0, 8), "n_positions must be 1 or more, got 0"),
         (lambda: sinusoidal_positions(3, 0), "d_model must be 1 or more, got 0"),
         (lambda: sinusoids(torch.arange(3), -2), "d_model must be 1 or more, got -2"),
-        (lambda: sinusoidal_positions(3, 8, layout="thirds"), "layout must be 'interleaved' or 'halves', got 'thirds'"),
+        (
+            lambda: sinusoidal_positions(3, 8, layout="thirds"),
+            "layout must be one of interleaved, halves, got 'thirds'",
+        ),
         (lambda: sinusoidal_positions_2d(3, 5, 1), "d_model must be 2 or more .*, got 1"),
         (lambda: sinusoidal_positions_2d(3, 0, 8), "must be 1 or more, got 0"),
     ],

@@ -159,7 +159,7 @@ def test_an_odd_number_of_features_is_refused(as_users_run_it):
 
 
 def test_an_unknown_layout_is_refused(as_users_run_it):
-    with pytest.raises(ValueError, match="layout must be 'interleaved' or 'halves', got 'thirds'"):
+    with pytest.raises(ValueError, match="layout must be one of interleaved, halves, got 'thirds'"):
         rotate(torch.zeros(TOKEN, 14), torch.zeros(TOKEN, 7), "thirds")
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.layers import AttentionPooling, ClassTokenPooling, FirstTokenPooling, MeanPooling
-from headwork.layers.pooling import make_image_pooling, make_text_pooling
+from headwork.layers.pooling import make_pooling
 
 BATCH, TOKEN, HEAD, D_MODEL = 2, 5, 3, 12
 VISIBLE = torch.tensor([[True, True, False, True, False], [True, True, True, True, True]])
@@ -185,12 +185,10 @@ def test_a_mask_without_tokens_does_not_turn_the_mean_into_the_sum() -> None:
 
 
 def test_made_by_choice() -> None:
-    assert isinstance(make_image_pooling(choices.ClassToken(), D_MODEL), ClassTokenPooling)
-    assert isinstance(make_image_pooling(choices.MeanPooling(), D_MODEL), MeanPooling)
-    assert make_image_pooling(choices.AttentionPooling(n_heads=HEAD), D_MODEL).attention.n_heads == HEAD
-    assert isinstance(make_text_pooling(choices.FirstToken(), D_MODEL), FirstTokenPooling)
-    assert isinstance(make_text_pooling(choices.MeanPooling(), D_MODEL), MeanPooling)
-    assert make_text_pooling(choices.AttentionPooling(n_heads=HEAD), D_MODEL).attention.n_heads == HEAD
+    assert isinstance(make_pooling(choices.ClassToken(), D_MODEL), ClassTokenPooling)
+    assert isinstance(make_pooling(choices.MeanPooling(), D_MODEL), MeanPooling)
+    assert make_pooling(choices.AttentionPooling(n_heads=HEAD), D_MODEL).attention.n_heads == HEAD
+    assert isinstance(make_pooling(choices.FirstToken(), D_MODEL), FirstTokenPooling)
 
 
 def test_the_probe_starts_in_glorots_range() -> None:

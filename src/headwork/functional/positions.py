@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwork.checks import check_positive
+from headwork.checks import check_one_of, check_positive
 from headwork.functional.processor import check_products
 
 
@@ -45,16 +45,13 @@ def sinusoids(
             [ 0.8415,  0.5403]])
     """
     check_positive(d_model=d_model)
+    check_one_of(("interleaved", "halves"), layout=layout)
     has_float64 = positions.device.type != "mps"
     precise = positions if has_float64 else positions.cpu()
     channel = torch.arange(d_model, device=precise.device)
     angle = precise.unsqueeze(-1) * base ** (-2.0 * (channel // 2).double() / d_model)
     table = torch.where(channel % 2 == 0, angle.sin(), angle.cos()).to(positions.device, torch.get_default_dtype())
-    if layout == "interleaved":
-        return table
-    if layout == "halves":
-        return torch.cat([table[..., 0::2], table[..., 1::2]], dim=-1)
-    raise ValueError(f"layout must be 'interleaved' or 'halves', got {layout!r}")
+    return table if layout == "interleaved" else torch.cat([table[..., 0::2], table[..., 1::2]], dim=-1)
 
 
 def sinusoidal_positions_2d(

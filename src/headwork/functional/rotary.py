@@ -7,6 +7,8 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headwork.checks import check_one_of
+
 
 def rotary_angles(
     positions: Int[Tensor, "*batch token"], d_head: int, *, base: float = 10_000.0
@@ -38,8 +40,7 @@ def rotate(
     >>> rotate(torch.tensor([[1.0, 0.0]]), torch.tensor([[torch.pi / 2]])).round(decimals=3)
     tensor([[-0., 1.]])
     """
-    if layout not in ("interleaved", "halves"):
-        raise ValueError(f"layout must be 'interleaved' or 'halves', got {layout!r}")
+    check_one_of(("interleaved", "halves"), layout=layout)
     if x.shape[-1] != 2 * angles.shape[-1]:
         raise ValueError(
             f"x must have twice as many features as there are angles, got {x.shape[-1]} and {angles.shape[-1]}"

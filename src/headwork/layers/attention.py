@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwork import choices
-from headwork.checks import check_positive, check_probability
+from headwork.checks import check_divides, check_positive, check_probability
 from headwork.functional.attention import (
     LARGEST_BETA_FOR_A_SUM,
     attention_scores,
@@ -71,11 +71,10 @@ class MultiHeadAttention(nn.Module):
         check_positive(d_model=d_model, n_heads=n_heads, d_head=d_head, d_value=d_value, n_kv_heads=n_kv_heads)
         check_positive(d_memory=d_memory, d_values=d_values, d_out=d_out)
         check_probability(dropout=dropout)
-        if (d_head is None or d_value is None) and d_model % n_heads:
-            raise ValueError(f"n_heads must divide d_model, got n_heads={n_heads} and d_model={d_model}")
+        if d_head is None or d_value is None:
+            check_divides(n_heads=n_heads, d_model=d_model)
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        if n_heads % n_kv_heads:
-            raise ValueError(f"n_kv_heads must divide n_heads, got n_kv_heads={n_kv_heads} and n_heads={n_heads}")
+        check_divides(n_kv_heads=n_kv_heads, n_heads=n_heads)
         d_head = d_model // n_heads if d_head is None else d_head
         d_value = d_model // n_heads if d_value is None else d_value
         d_memory = d_model if d_memory is None else d_memory

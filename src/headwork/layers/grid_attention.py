@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork import choices
-from headwork.checks import check_one_of
+from headwork.checks import check_divides, check_one_of
 from headwork.functional.attention import softargmax
 from headwork.functional.fused import fused_attention
 from headwork.functional.positions import sinusoidal_positions_2d
@@ -40,8 +40,7 @@ class QueryShiftAttention(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int, grid: tuple[int, int]) -> None:
         super().__init__()
-        if d_model % n_heads:
-            raise ValueError(f"n_heads must divide d_model, got n_heads={n_heads} and d_model={d_model}")
+        check_divides(n_heads=n_heads, d_model=d_model)
         d_head = d_model // n_heads
         self.d_model, self.n_heads, self.grid = d_model, n_heads, grid
         self.beta = 1 / math.sqrt(d_head)

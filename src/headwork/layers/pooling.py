@@ -112,18 +112,10 @@ class AttentionPooling(Pooling):
         return (pooled + self.feed_forward(self.norm(pooled))).squeeze(1)
 
 
-def make_image_pooling(choice: choices.ImagePooling, d_model: int) -> Pooling:
+def make_pooling(choice: choices.ImagePooling | choices.TextPooling, d_model: int) -> Pooling:
     match choice:
         case choices.ClassToken():
             return ClassTokenPooling(d_model)
-        case choices.MeanPooling():
-            return MeanPooling()
-        case choices.AttentionPooling():
-            return AttentionPooling(d_model, choice.n_heads)
-
-
-def make_text_pooling(choice: choices.TextPooling, d_model: int) -> Pooling:
-    match choice:
         case choices.FirstToken():
             return FirstTokenPooling()
         case choices.MeanPooling():

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwork import choices, masks
-from headwork.checks import Count, Probability, check_probability
+from headwork.checks import Count, Probability, check_divides, check_probability
 from headwork.layers.cache import DecoderCache
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import OneToken
@@ -36,10 +36,8 @@ class StackConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if getattr(self.heads, "d_head", None) is None and self.d_model % self.heads.n_heads:
-            raise ValueError(
-                f"n_heads must divide d_model, got n_heads={self.heads.n_heads} and d_model={self.d_model}"
-            )
+        if getattr(self.heads, "d_head", None) is None:
+            check_divides(n_heads=self.heads.n_heads, d_model=self.d_model)
 
     @property
     def d_head(self) -> int:

@@ -13,7 +13,7 @@ from headwork.layers.embeddings import LMHead, TokenEmbedding
 from headwork.layers.feed_forward import find_activation
 from headwork.layers.linear import linear
 from headwork.layers.norm import make_norm
-from headwork.layers.pooling import Pooling, make_text_pooling
+from headwork.layers.pooling import Pooling, make_pooling
 from headwork.layers.positions import Positions
 from headwork.layers.stack import StackConfig, make_stack
 from headwork.models.model import Description, Device, OutputKind, building, given_parts, numbered, with_parts
@@ -135,7 +135,7 @@ class ClassificationHead(nn.Module):
 
     def __init__(self, config: EncoderConfig, head: choices.ClassificationHead, pooling: Pooling | None = None) -> None:
         super().__init__()
-        self.pooling = make_text_pooling(head.pooling, config.d_model) if pooling is None else pooling
+        self.pooling = make_pooling(head.pooling, config.d_model) if pooling is None else pooling
         self.dense = linear(config.d_model, config.d_model)
         self.activation = nn.Tanh() if head.activation == "tanh" else nn.ReLU()
         self.dropout = nn.Dropout(config.dropout)

@@ -12,7 +12,7 @@ from headwork.checks import Count, Probability, Size
 from headwork.layers.embeddings import PatchEmbedding
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
-from headwork.layers.pooling import Pooling, make_image_pooling
+from headwork.layers.pooling import Pooling, make_pooling
 from headwork.layers.positions import make_grid
 from headwork.layers.stack import StackConfig, check_own_positions, make_stack
 from headwork.models.model import Description, Device, building, given_parts, numbered, with_parts
@@ -110,7 +110,7 @@ class VisionTransformer(nn.Module):
         with building(self, device, dtype):
             self.patches = PatchEmbedding(config.n_channels, config.patch, config.d_model)
             self.positions = make_grid(config.position, config.grid, config.d_model) if positions is None else positions
-            pooling = make_image_pooling(config.pooling, config.d_model) if pooling is None else pooling
+            pooling = make_pooling(config.pooling, config.d_model) if pooling is None else pooling
             self.layers = make_stack(config, config.n_layers, decoder=False, layers=layers)
             self.pooling = pooling
             self.classifier = linear(config.d_model, config.n_classes)
