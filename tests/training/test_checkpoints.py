@@ -17,6 +17,7 @@ from headwork.metric import MetricSums
 from headwork.storage import DamagedError, verify
 from headwork.training import AdamW, NonFiniteError, StoppedError, train_run
 from headwork.training.checkpoints import (
+    Progress,
     at_step,
     checkpoints,
     find_whole,
@@ -24,9 +25,7 @@ from headwork.training.checkpoints import (
     save_checkpoint,
     set_aside,
 )
-from headwork.training.learner import Learner
-from headwork.training.optimisation import EMA
-from headwork.training.progress import Progress
+from headwork.training.learner import EMA, Learner
 
 
 def learner(seed: int, ema: float | None = None) -> Learner:

@@ -82,8 +82,8 @@ class Train(Imports, TrainingFlags):
         from torch import nn
 
         from headwork.recipes import find_recipe, override, read_settings
+        from headwork.seeds import seed_everything
         from headwork.training import new_run, open_run
-        from headwork.training.seeds import seed_everything
 
         if self.resume is not None:
             given = {**self.given, "set": self.set or None, "recipe": self.recipe, "out": self.out}
@@ -107,7 +107,7 @@ class Train(Imports, TrainingFlags):
 def watchers_for(run: "Run", data: "Dataset") -> "list[Watcher]":
     from headwork.reports.of_run import attention_pictures
     from headwork.training.plan import Plan
-    from headwork.training.watchers import make_watchers
+    from headwork.training.recorder import make_watchers
 
     plan = Plan.of(data.train, run.config.training)
     return make_watchers(
@@ -117,7 +117,7 @@ def watchers_for(run: "Run", data: "Dataset") -> "list[Watcher]":
 
 def animate_centres_of(run: "Run") -> None:
     """The centres of Gaussian heads over the run as a GIF, if there are such heads."""
-    from headwork.training.watchers import HEADS, read_centres
+    from headwork.training.recorder import HEADS, read_centres
 
     history = read_centres(run.folder)
     if history:

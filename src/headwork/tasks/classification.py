@@ -67,9 +67,7 @@ class Classification(Checked):
                 f"the model must give one score for each of the {len(self.labels)} labels, shape "
                 f"{(len(label), len(self.labels))}, got {tuple(logits.shape)}"
             )
-        outside = label[(label < 0) | (label >= len(self.labels))]
-        if len(outside):
-            raise ValueError(f"labels must lie in 0 .. {len(self.labels) - 1}, got {int(outside[0])}")
+        check_labels(label, len(self.labels))
         weights = None if self.class_weights is None else logits.new_tensor(self.class_weights)
         loss = F.cross_entropy(logits, label, weights, reduction="sum", label_smoothing=self.label_smoothing)
         right = (logits.detach().argmax(-1) == label).float().sum()
@@ -125,6 +123,12 @@ class MultiLabel(Checked):
             targets.append(batch[-1].cpu())
         predictions, target = torch.cat(probabilities), torch.cat(targets)
         return Evaluation(sums.means() | {"macro_f1": macro_f1(predictions >= 0.5, target)}, predictions, target)
+
+
+def check_labels(label: Int[Tensor, "batch"], n_labels: int) -> None:
+    outside = label[(label < 0) | (label >= n_labels)]
+    if len(outside):
+        raise ValueError(f"labels must lie in 0 .. {n_labels - 1}, got {int(outside[0])}")
 
 
 def macro_f1(predicted: Tensor, target: Tensor) -> float:

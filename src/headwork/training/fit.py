@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from headwork.batches import Batch, to_device
 from headwork.data import Dataset, image_size
 from headwork.models import Description, ModelConfig, describe
+from headwork.seeds import unchanged_rng_states
 from headwork.tasks import Task
 from headwork.training.config import TrainingConfig
-from headwork.training.evaluation import batches
-from headwork.training.seeds import unchanged_rng_states
+from headwork.training.plan import ordered_batches
 
 VOCAB_OF_DATA = 1
 """As the `vocab` of a config: as many as the tokenizer of the data has."""
@@ -45,7 +45,9 @@ def task_for(training: TrainingConfig, data: Dataset) -> Task:
 def balanced_weights(data: Dataset) -> tuple[float, ...]:
     """n_examples / (n_classes x n_examples_of_the_class) for each class, as scikit-learn has it."""
     n_classes = len(data.task.labels)  # type: ignore[attr-defined]
-    counts = sum((torch.bincount(batch[-1], minlength=n_classes) for batch in batches(data.train, 256)), torch.zeros(1))
+    counts = sum(
+        (torch.bincount(batch[-1], minlength=n_classes) for batch in ordered_batches(data.train, 256)), torch.zeros(1)
+    )
     if (counts == 0).any():
         missing = int((counts == 0).nonzero()[0])
         raise ValueError(f"class_weights='balanced' needs examples of every class, got none of class {missing}")

@@ -10,8 +10,7 @@ from torch import nn
 from headwork.data import DATA_CONFIGS, Dataset, Tokenizer
 from headwork.models import CLASSES
 from headwork.serialise import config_from_dict, config_to_dict
-from headwork.storage.folders import DamagedError, replace_file
-from headwork.storage.lock import LOCK
+from headwork.storage.folders import LOCK, DamagedError, replace_file
 from headwork.storage.models import CONFIG, check_rebuilds, read_json
 from headwork.tasks import TASKS, Task
 from headwork.training.config import RunConfig

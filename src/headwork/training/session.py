@@ -6,15 +6,21 @@ from contextlib import ExitStack
 from typing import cast
 
 from headwork.metric import MetricRow, Split
-from headwork.storage.folders import MANIFEST, sweep, verify
-from headwork.storage.lock import locked
+from headwork.storage.folders import MANIFEST, locked, sweep, verify
 from headwork.storage.models import CONFIG, WEIGHTS, find_model, read_tensors
-from headwork.training.best import best_checkpoint, keep_best
-from headwork.training.checkpoints import find_whole, load_checkpoint, prune, save_checkpoint, set_aside
+from headwork.training.checkpoints import (
+    Progress,
+    best_checkpoint,
+    find_whole,
+    keep_best,
+    load_checkpoint,
+    prune,
+    save_checkpoint,
+    set_aside,
+)
 from headwork.training.display import Display
 from headwork.training.learner import Learner
 from headwork.training.plan import Plan
-from headwork.training.progress import Progress
 from headwork.training.recorder import Recorder, Watcher
 from headwork.training.run import Run
 
