@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tests.training.small_runs import (
@@ -192,7 +193,7 @@ def test_a_stop_says_how_to_go_on(tmp_path: Path) -> None:
         train_run(run, stop=StopAfter(7))
     ears = Ears()
     train_run(run, ears)
-    assert ears.said == ["going on from step 7 of 10"]
+    assert ears.said == [f"vit in {run.folder}", "going on from step 7 of 10"]
     assert len(ears.losses) == 3
 
 
@@ -275,3 +276,24 @@ def test_a_best_that_is_gone_is_named(tmp_path: Path) -> None:
     note.write_text('{"checkpoint": "step-00000099"}')
     with pytest.raises(DamagedError, match=r"best\.json names .*step-00000099, which is not there"):
         hw.load(run.folder)
+
+
+def test_the_random_numbers_of_the_caller_go_on_as_before(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", steps=1)
+    torch.manual_seed(3)
+    np.random.seed(3)  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    train_run(run)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
+
+
+def test_nothing_is_said_before_the_check(tmp_path: Path) -> None:
+    ears = Ears()
+    run = small_run(tmp_path / "run", steps=1)
+    wrong = replace(run, config=replace(run.config, model=replace(run.config.model, n_classes=3)))
+    with pytest.raises(ValueError, match="must have 10 classes"):
+        train_run(wrong, ears)
+    assert ears.said == []
+    train_run(run, ears)
+    assert ears.said == [f"vit in {run.folder}"]

@@ -46,7 +46,6 @@ class Train(Imports, TrainingFlags):
 
         run, data = self.find_run()
         display = make_display() if is_first_process() else Quiet()
-        display.say(f"{run.config.name} in {run.folder}")
         result = train_run(run, display, watchers=watchers_for(run, data), data=data)
         if is_first_process():
             self.report(run, data, result)

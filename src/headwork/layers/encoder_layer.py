@@ -36,6 +36,16 @@ class EncoderLayer(nn.Module):
         attention_dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.arguments = {  # for a file: the attributes of these names are the modules that they choose
+            "d_model": d_model,
+            "heads": heads,
+            "feed_forward": feed_forward,
+            "norm_order": norm_order,
+            "norm": norm,
+            "position": position,
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+        }
         check_one_of(("pre", "post"), norm_order=norm_order)
         check_probability(dropout=dropout)
         attention = make_attention(heads, d_model, position=position, dropout=attention_dropout)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headwork.batches import Batch, to_device
 from headwork.data import Dataset, Examples
 from headwork.metric import MetricSum, MetricSums
-from headwork.seeds import derive_seed, seed_everything
+from headwork.seeds import derive_seed, seed_everything, unchanged_rng_states
 from headwork.storage import load
 from headwork.tasks import Evaluation, Task
 from headwork.training.checkpoints import Progress
@@ -51,6 +51,7 @@ class TrainingResult:
     """Of the test set: its predictions beside its targets, if the task has such."""
 
 
+@unchanged_rng_states()
 def train_run(
     run: Run,
     display: Display | None = None,
@@ -68,6 +69,7 @@ def train_run(
     fabric.launch()
     model = build_model(run.config)
     check_fit(model, data)
+    display.say(f"{run.config.name} in {run.folder}")
     learner = make_learner(model, training, fabric)
     with Session(run, learner, plan, display, fabric.barrier) as session, stop.listening():
         progress = session.resume(watchers)
