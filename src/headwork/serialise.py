@@ -54,7 +54,8 @@ def config_to_dict(config: object) -> dict[str, object]:
         if not parts and type(config).__module__.startswith("headwork."):
             return about
         own = [name for name in arguments if name not in _OF_A_MODEL]
-        return {"kind": kind, "config": about, **_plain_arguments(config, own), **_plain_parts(parts)}
+        plain = {name: _plain(part, f"the part {name}") for name, part in parts.items()}
+        return {"kind": kind, "config": about, **_plain_arguments(config, own), **plain}
     return {"kind": kind, **_plain_arguments(config, arguments)}
 
 
@@ -167,10 +168,6 @@ def _plain_arguments(config: object, arguments: Iterable[str]) -> dict[str, obje
                 )
         kept = {name: getattr(config, name) for name in names}
     return {name: _plain(kept[name], f"{kind}.{name}") for name in names}
-
-
-def _plain_parts(parts: dict[str, object]) -> dict[str, object]:
-    return {name: _plain(part, f"the part {name}") for name, part in parts.items()}
 
 
 def _arguments(kind: type) -> dict[str, inspect.Parameter]:

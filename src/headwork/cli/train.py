@@ -78,8 +78,6 @@ class Train(Imports, TrainingFlags):
         print(f"look at {report}, or compare runs with `headwork compare`")
 
     def find_run(self) -> "tuple[Run, Dataset]":
-        from torch import nn
-
         from headwork.recipes import find_recipe, override, read_settings
         from headwork.seeds import seed_everything
         from headwork.training import new_run, open_run
@@ -99,8 +97,7 @@ class Train(Imports, TrainingFlags):
         out = self.out or free_folder(Path("runs"), config.name)
         assert config.data is not None
         data = config.data.load(config.training.seed)
-        own_weights = isinstance(config.model, nn.Module)
-        return new_run(config, out, data, own_weights=own_weights, check=is_first_process()), data
+        return new_run(config, out, data, check=is_first_process()), data
 
 
 def watchers_for(run: "Run", data: "Dataset") -> "list[Watcher]":

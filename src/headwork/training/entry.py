@@ -1,7 +1,6 @@
 """`hw.train`: a model, data and how to train; what comes back is what a person wants next."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
@@ -56,7 +55,7 @@ def train(
     )
     read = data if isinstance(data, Dataset) else data.load(training.seed)
     goes_on = resume and is_run(folder)
-    run = new_run(config, folder, read, own_weights=isinstance(model, nn.Module), check=not goes_on)
+    run = new_run(config, folder, read, check=not goes_on)
     if goes_on:
         begun = open_run(folder, classes_in(run.config) | classes_in(run.task))
         check_same(run, begun)
@@ -66,13 +65,10 @@ def train(
 
 def check_same(run: Run, begun: Run) -> None:
     """Raise if the run in the folder was begun with something else."""
-    for field in fields(RunConfig):
-        ours, theirs = (getattr(each.config, field.name) for each in (run, begun))
-        if field.name != "name" and _plain(ours) != _plain(theirs):
+    ours, theirs = config_to_dict(run.config), config_to_dict(begun.config)
+    for name in ours:
+        if name != "name" and ours[name] != theirs[name]:
+            must, got = getattr(begun.config, name), getattr(run.config, name)
             raise ValueError(
-                f"resume goes on with a run as it was begun: {field.name} must be {theirs}, got {ours} for {run.folder}"
+                f"resume goes on with a run as it was begun: {name} must be {must}, got {got} for {run.folder}"
             )
-
-
-def _plain(value: object) -> object:
-    return None if value is None else config_to_dict(value)

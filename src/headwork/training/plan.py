@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
 from headwork.batches import Batch, to_device
 from headwork.data import Examples
@@ -88,17 +88,6 @@ def shuffled(n: int, seed: int) -> list[int]:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-class Parts(Sampler[tuple[int, list[int]]]):
-    """The parts of all steps from the given one on."""
-
-    def __init__(self, plan: Plan, first_step: int) -> None:
-        self.plan, self.first_step = plan, first_step
-
-    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
-        for step in range(self.first_step, self.plan.n_steps):
-            yield from self.plan.parts(step)
-
-
 class Fetch(Dataset[Batch]):
     """Whole batches at once, so that a data set can work on all its examples in one operation."""
 
@@ -120,7 +109,7 @@ def training_batches(plan: Plan, examples: Examples, first_step: int) -> Iterato
     loader = DataLoader(
         Fetch(examples),
         batch_size=None,
-        sampler=Parts(plan, first_step),
+        sampler=(part for step in range(first_step, plan.n_steps) for part in plan.parts(step)),
         num_workers=plan.training.workers,
         collate_fn=as_it_is,
         worker_init_fn=leave_signals_to_parent,

@@ -79,9 +79,7 @@ class Run:
             replace_file(self.folder / name, text)
 
 
-def new_run(
-    config: RunConfig, folder: Path, data: Dataset | None = None, *, own_weights: bool = False, check: bool = True
-) -> Run:
+def new_run(config: RunConfig, folder: Path, data: Dataset | None = None, *, check: bool = True) -> Run:
     """A run that is about to begin; its folder must not hold anything yet (of many processes, one has to check).
 
     The data is read from the config unless it is given.
@@ -96,6 +94,7 @@ def new_run(
     config = replace(config, model=fit_to_data(config.model, data))
     if isinstance(config.model, nn.Module):  # better now than when the trained model cannot be loaded
         check_rebuilds(config.model, {"model": config_to_dict(config.model)})
+    own_weights = isinstance(config.model, nn.Module)
     return Run(folder, config, task_for(config.training, data), data.tokenizer, own_weights, fingerprint(data))
 
 

@@ -28,9 +28,7 @@ from headwork.training.run import Run
 class Session:
     """The files of a run while it is trained: locked, resumed, recorded, saved. Of all processes one writes."""
 
-    def __init__(
-        self, run: Run, learner: Learner, plan: Plan, display: Display, wait: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, run: Run, learner: Learner, plan: Plan, display: Display, wait: Callable[[], object]) -> None:
         self.run, self.learner, self.plan, self.display, self.wait_for_all = run, learner, plan, display, wait
         self.writes, self.recorder, self.leaving = plan.rank == 0, cast(Recorder | None, None), ExitStack()
 
