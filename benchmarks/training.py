@@ -63,11 +63,10 @@ def our_step(recipe: str, model: object, batch_size: int, without: str) -> Step:
     from headwork.data import BundledText, ImageBatch
     from headwork.recipes import find_recipe
     from headwork.tasks import Classification
-    from headwork.training.loader import training_batches
+    from headwork.training.checkpoints import Progress
     from headwork.training.loop import build_model, make_learner, take_step
     from headwork.training.machine import keep_memory, make_fabric
-    from headwork.training.plan import Plan
-    from headwork.training.progress import Progress
+    from headwork.training.plan import Plan, training_batches
     from headwork.training.stopping import StopRequest
 
     config = find_recipe(recipe)

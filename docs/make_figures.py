@@ -20,7 +20,7 @@ from headwork.figures import (
 )
 from headwork.recipes import find_recipe
 from headwork.training.display import Lines
-from headwork.training.watchers import HEADS, WatchCentres, read_centres
+from headwork.training.recorder import HEADS, WatchCentres, read_centres
 
 HERE = Path(__file__).parent
 

@@ -20,7 +20,7 @@ IMPORTED_BEFORE = (
     "headwork.recipes",
     "headwork.reports.of_run",
     "headwork.training.entry",
-    "headwork.training.watchers",
+    "headwork.training.recorder",
     "sklearn.datasets",
     "sklearn.model_selection",
     "torch.utils.tensorboard",

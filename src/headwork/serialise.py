@@ -35,12 +35,18 @@ _OF_A_MACHINE = ("device", "dtype")
 def config_to_dict(config: object) -> dict[str, object]:
     """A frozen dataclass by its fields, any other object by the arguments of its constructor; each says its kind.
 
-    The arguments are read from attributes of the same name, as scikit-learn does. One of our models is its config, and
+    The arguments are read from attributes of the same name, as scikit-learn does, or from `arguments`, a dict of all of
+    them, where attributes of these names are something else. One of our models is its config, and
     the parts of a user's own that it was given, if any.
     """
     if _is_builtin(config):
         raise TypeError(f"config must be an instance of a config class or of a class of your own, got {config!r}")
     kind = type(config).__name__
+    if type(config).__module__.startswith("torch."):
+        raise ValueError(
+            "model must be of a class that keeps the arguments of its constructor as attributes, to be saved, "
+            f"got PyTorch's own {kind}: put it inside a class of yours"
+        )
     if dataclasses.is_dataclass(config):
         return {"kind": kind, **_plain_arguments(config, [field.name for field in dataclasses.fields(config)])}
     arguments, parts = _arguments(type(config)), getattr(config, "parts", None)
@@ -49,23 +55,39 @@ def config_to_dict(config: object) -> dict[str, object]:
         if not parts and type(config).__module__.startswith("headwork."):
             return about
         own = [name for name in arguments if name not in _OF_A_MODEL]
-        return {"kind": kind, "config": about, **_plain_arguments(config, own), **_plain_parts(parts)}
+        plain = {name: _plain(part, f"the part {name}") for name, part in parts.items()}
+        return {"kind": kind, "config": about, **_plain_arguments(config, own), **plain}
     return {"kind": kind, **_plain_arguments(config, arguments)}
 
 
-def config_from_dict(data: object, kinds: Iterable[type[Config]]) -> Config:
+def config_from_dict(data: object, kinds: Iterable[type[Config]], classes: Iterable[type] = ()) -> Config:
     """The config or object that `data` describes, which must be of one of the `kinds`; no other class is ever built.
+
+    `classes` are a user's own, known beside ours: one that has the name of one of ours is the one that is built.
 
     >>> config_from_dict({"kind": "FeedForward", "d_ff": 32, "activaton": "relu"}, [choices.FeedForward])
     Traceback (most recent call last):
     ValueError: FeedForward has no key 'activaton'; did you mean 'activation'?
     """
-    kinds = list(dict.fromkeys(kinds))
-    names = [kind.__name__ for kind in kinds]
+    own = check_classes(classes)
+    names = {kind.__name__ for kind in own}
+    known = check_classes([*own, *(kind for kind in kinds if kind.__name__ not in names)])
+    return _build(data, known, known)
+
+
+def check_classes(classes: Iterable[type]) -> list[type]:
+    """The classes as a list; raise if one is something else, or if two have the same name."""
+    if isinstance(classes, type):
+        raise ValueError(f"classes must be a list, classes=[{classes.__name__}], got the class {classes.__name__}")
+    found = list(dict.fromkeys(classes))
+    for kind in found:
+        if not isinstance(kind, type):
+            raise ValueError(f"classes must be classes, not objects of them, got {kind!r}")
+    names = [kind.__name__ for kind in found]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"classes must have different names, got {names.count(name)} that are called {name}")
-    return _build(data, kinds, kinds)
+    return found
 
 
 def _build(data: object, allowed: list[type[Config]], kinds: list[type[Config]]) -> Config:
@@ -148,15 +170,16 @@ def _is_module_list(value: object) -> bool:
 
 
 def _plain_arguments(config: object, arguments: Iterable[str]) -> dict[str, object]:
-    kind = type(config).__name__
-    for name in arguments:
-        if not hasattr(config, name):
-            raise ValueError(f"{kind} must keep its argument {name} as an attribute, self.{name} = {name}, to be saved")
-    return {name: _plain(getattr(config, name), f"{kind}.{name}") for name in arguments}
-
-
-def _plain_parts(parts: dict[str, object]) -> dict[str, object]:
-    return {name: _plain(part, f"the part {name}") for name, part in parts.items()}
+    kind, names = type(config).__name__, list(arguments)
+    kept = getattr(config, "arguments", None)
+    if not isinstance(kept, dict) or kept.keys() != set(names):
+        for name in names:
+            if not hasattr(config, name):
+                raise ValueError(
+                    f"{kind} must keep its argument {name} as an attribute, self.{name} = {name}, to be saved"
+                )
+        kept = {name: getattr(config, name) for name in names}
+    return {name: _plain(kept[name], f"{kind}.{name}") for name in names}
 
 
 def _arguments(kind: type) -> dict[str, inspect.Parameter]:

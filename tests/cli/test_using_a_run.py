@@ -21,7 +21,7 @@ from headwork.models import describe
 from headwork.recipes import find_recipe, override
 from headwork.tasks import Classification
 from headwork.training import Run, new_run, train_run
-from headwork.training.evaluation import evaluate
+from headwork.training.plan import ordered_batches
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +53,7 @@ def digit(tmp_path: Path) -> Path:
 def test_evaluate_gives_what_the_library_gives(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(say(capsys, "evaluate", runs / "digits-vit", "--json"))
     run = hw.training.open_run(runs / "digits-vit")
-    expected = evaluate(run.task, hw.load(runs / "digits-vit"), run.load_data().test, 64).metrics
+    expected = run.task.evaluate(hw.load(runs / "digits-vit"), ordered_batches(run.load_data().test, 64)).metrics
     assert found["examples"] == 300
     assert found["accuracy"] == expected["accuracy"]
     assert found["loss"] == pytest.approx(expected["loss"], abs=1e-6)

@@ -12,8 +12,7 @@ import torch
 
 from headwork.data import Examples, MaskedText, StreamExamples, TextFile, TorchExamples
 from headwork.training import TrainingConfig
-from headwork.training.loader import training_batches
-from headwork.training.plan import Plan
+from headwork.training.plan import Plan, training_batches
 
 Pair = namedtuple("Pair", "x visible y")
 

@@ -10,10 +10,10 @@ from headwork.cli.training_flags import TrainingFlags
 from headwork.data import BundledText, BytePairs, Dates, Reviews, TextFile
 from headwork.recipes import RECIPES, find_recipe, override
 from headwork.training import Constant, RunConfig, StopRequest, new_run
+from headwork.training.checkpoints import Progress
 from headwork.training.loop import build_model, make_learner, take_step
 from headwork.training.machine import make_fabric
 from headwork.training.plan import Plan
-from headwork.training.progress import Progress
 
 N_STEPS = 30
 

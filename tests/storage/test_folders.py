@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import headwork
 from headwork.storage.folders import DamagedError, append_to_file, link_file, new_folder, replace_file, sweep, verify
 
 
@@ -219,3 +220,10 @@ def test_without_links_a_copy_is_made(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "source").write_text("weights")
     link_file(tmp_path / "source", tmp_path / "model")
     assert (tmp_path / "model").read_text() == "weights"
+
+
+def test_the_manifest_says_which_version_wrote_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the code that runs, whatever the environment says is installed."""
+    monkeypatch.setattr("headwork.storage.folders.version", lambda _: "0.0.1")
+    write_example(tmp_path / "kept")
+    assert json.loads((tmp_path / "kept" / "manifest.json").read_text())["headwork"] == headwork.__version__

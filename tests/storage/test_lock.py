@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headwork.storage.lock import locked
+from headwork.storage.folders import locked
 
 CLAIM = """
 import os, sys
 from pathlib import Path
-from headwork.storage.lock import locked
+from headwork.storage.folders import locked
 with locked(Path(sys.argv[1])):
     if len(sys.argv) > 2 and os.fork() == 0:  # a helper, which lives longer
         sys.stdin.read()

@@ -10,7 +10,8 @@ from tests.models.small_models import EVERY_MODEL
 from torch import nn
 
 import headwork as hw
-from headwork.models import published
+from headwork import choices
+from headwork.models import DecoderConfig, published
 from headwork.storage import DamagedError, load, save
 
 
@@ -123,3 +124,64 @@ def test_double_precision_is_kept(tmp_path: Path) -> None:
     again = load(tmp_path / "model", dtype=torch.float64)
     for name, tensor in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor), name
+
+
+class Decoder(nn.Module):
+    """A class of one's own that has the name of one of ours."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.linear = nn.Linear(width, width)
+
+
+def test_a_class_with_the_name_of_one_of_ours(tmp_path: Path) -> None:
+    model = Decoder(3)
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model", classes=[Decoder])
+    assert type(again) is Decoder
+    assert torch.equal(again.linear.weight, model.linear.weight)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"classes": Decoder}, r"classes must be a list, classes=\[Decoder\], got the class Decoder"),
+        ({"classes": [Decoder(3)]}, "classes must be classes, not objects of them, got Decoder"),
+        ({"classes": [Decoder], "dtype": "float16"}, r"dtype must be one of PyTorch's, .* got 'float16'"),
+    ],
+)
+def test_arguments_that_are_none(tmp_path: Path, arguments: dict[str, object], message: str) -> None:
+    save(Decoder(3), tmp_path / "model")
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "model", **arguments)
+
+
+@pytest.mark.parametrize("module", [nn.Linear(2, 3), nn.Sequential(nn.Linear(2, 3))])
+def test_a_module_of_pytorch_is_not_saved(tmp_path: Path, module: nn.Module) -> None:
+    with pytest.raises(ValueError, match=f"to be saved, got PyTorch's own {type(module).__name__}"):
+        save(module, tmp_path / "model")
+
+
+SMALL = {"d_model": 8, "heads": choices.Heads(n_heads=2), "feed_forward": choices.FeedForward(d_ff=12)}
+
+
+@pytest.mark.parametrize("norm_order", ["pre", "post"])
+@pytest.mark.parametrize("kind", [hw.layers.EncoderLayer, hw.layers.DecoderLayer])
+def test_our_own_layers_as_parts(tmp_path: Path, kind: type, norm_order: str) -> None:
+    more = {"cross_attention": False} if kind is hw.layers.DecoderLayer else {}
+    layers = [
+        kind(norm_order=norm_order, dropout=0.1, norm=choices.RMSNorm(eps=eps), **SMALL, **more) for eps in (0.1, 0.2)
+    ]
+    model = hw.models.Decoder(DecoderConfig(vocab=11, n_layers=2, **SMALL), layers=layers).eval()
+    save(model, tmp_path / "model")
+    ids = torch.randint(11, (2, 5))
+    assert torch.equal(load(tmp_path / "model")(ids), model(ids))
+
+
+def test_a_layer_that_is_there_twice_is_named(tmp_path: Path) -> None:
+    layer = hw.layers.EncoderLayer(norm_order="pre", **SMALL)
+    model = hw.models.Decoder(DecoderConfig(vocab=11, n_layers=2, **SMALL), layers=[layer, layer])
+    with pytest.raises(ValueError, match=r"the same EncoderLayer at 'layers\.0' and 'layers\.1'"):
+        save(model, tmp_path / "model")

@@ -17,6 +17,7 @@ from headwork.metric import MetricSums
 from headwork.storage import DamagedError, verify
 from headwork.training import AdamW, NonFiniteError, StoppedError, train_run
 from headwork.training.checkpoints import (
+    Progress,
     at_step,
     checkpoints,
     find_whole,
@@ -24,9 +25,7 @@ from headwork.training.checkpoints import (
     save_checkpoint,
     set_aside,
 )
-from headwork.training.learner import Learner
-from headwork.training.optimisation import EMA
-from headwork.training.progress import Progress
+from headwork.training.learner import EMA, Learner
 
 
 def learner(seed: int, ema: float | None = None) -> Learner:
@@ -148,7 +147,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path
     if name == "model.safetensors":
         ears = Ears()
         train_run(run, ears)
-        assert ears.said == [f"{problems[newest]}; this checkpoint is not used", "going on from step 5 of 10"]
+        assert ears.said[1:] == [f"{problems[newest]}; this checkpoint is not used", "going on from step 5 of 10"]
         assert differences(run.folder, alone.folder) == []
         assert newest.with_name(f"damaged-{newest.name}").is_dir()
         for each in checkpoints(run.folder):
@@ -177,7 +176,8 @@ def test_if_all_are_damaged_the_run_begins_anew(tmp_path: Path) -> None:
         flip(path / "state.json")
     ears = Ears()
     train_run(run, ears)
-    *damaged, last = ears.said
+    name, *damaged, last = ears.said
+    assert name == f"vit in {run.folder}"
     assert last == "no checkpoint can be used: beginning again at step 0"
     assert len(damaged) == 2
     assert all("state.json is damaged" in said for said in damaged)

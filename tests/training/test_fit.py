@@ -1,17 +1,21 @@
 """What does not fit is said in a sentence, before anything is written."""
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 import torch
 from tests.training.small_runs import TEXT
 from torch import nn
+from torch.utils.data import TensorDataset
 
 import headwork as hw
 from headwork import choices
-from headwork.batches import call_model
+from headwork.batches import Batch, call_model
 from headwork.data import BundledText, Dataset, Dates, Digits, MaskedText, TextFile, TorchExamples
+from headwork.metric import Metric, MetricSum
 from headwork.models import (
     DecoderConfig,
     EncoderConfig,
@@ -19,8 +23,9 @@ from headwork.models import (
     ResNetConfig,
     VisionTransformerConfig,
 )
-from headwork.tasks import Classification, MultiLabel, Regression
+from headwork.tasks import Classification, Evaluation, MultiLabel, Regression
 from headwork.training import VOCAB_OF_DATA, AdamW, TrainingConfig, check_fit
+from headwork.training.fit import task_for
 
 SMALL = {"d_model": 8, "heads": choices.Heads(n_heads=2), "feed_forward": choices.FeedForward(d_ff=12)}
 DIGITS = Digits(augment=False, n_valid=10, n_test=10)
@@ -227,3 +232,99 @@ def test_a_label_out_of_range_is_a_sentence(label: int) -> None:
 @pytest.mark.usefixtures("as_users_run_it")
 def test_a_list_is_the_tuple_that_a_file_gives_back() -> None:
     assert TrainingConfig(batch_size=4, epochs=1, class_weights=[1.0, 2.0]).class_weights == (1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Own(Regression):
+    """A task of one's own that may lack something."""
+
+    lacks: str = ""
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return () if self.lacks == "metrics" else super().metrics[1:]
+
+    def n_targets(self, batch: Batch) -> int:
+        return 0 if self.lacks == "n_targets" else super().n_targets(batch)
+
+    def score(self, model: nn.Module, batch: Batch) -> dict[str, MetricSum]:
+        scores = super().score(model, batch)
+        return {name: value for name, value in scores.items() if not (name == "loss" and self.lacks == "score")}
+
+    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
+        metrics = super().evaluate(model, batches).metrics
+        return Evaluation({name: value for name, value in metrics.items() if name != self.lacks})
+
+
+@pytest.mark.parametrize(
+    ("lacks", "message"),
+    [
+        ("metrics", r"metrics must name the one that chooses the best checkpoint, got \(\)"),
+        ("n_targets", "n_targets must be 1 or more, got 0"),
+        ("score", "score must give 'loss', got 'mean_absolute_error'"),
+        ("loss", "evaluate must give 'loss', got 'mean_absolute_error'"),
+        ("mean_absolute_error", "evaluate must give 'mean_absolute_error', got 'loss'"),
+    ],
+)
+def test_a_task_that_lacks_something_is_noticed_before_the_first_step(tmp_path: Path, lacks: str, message: str) -> None:
+    examples = TorchExamples([(torch.randn(5), torch.tensor(0.5)) for _ in range(12)])
+    data = Dataset(examples, examples, examples, Own(lacks=lacks))
+    with pytest.raises(ValueError, match=f"Own scored a Line .*: {message}"):
+        hw.train(Line(5), data, learns(batch_size=4), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    check_fit(Line(5), replace(data, task=Own()))
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ([[0, 2], [1, 0]], "targets must be 0 or 1 for each label, got 2"),
+        ([[0.0, 0.5], [1.0, 0.0]], "targets must be 0 or 1 for each label, got 0.5"),
+        ([0, 1], r"scores of shape \(2, 2\) and targets of shape \(2,\)"),
+    ],
+)
+def test_targets_of_several_labels_that_are_none(targets: list[object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MultiLabel(("a", "b")).score_logits(torch.randn(2, 2), torch.tensor(targets))
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_balanced_weights_of_labels_out_of_range(label: int) -> None:
+    examples = TorchExamples([(torch.randn(5), i) for i in (0, 1, 2, label)])
+    data = Dataset(examples, examples, examples, Classification(("a", "b", "c")))
+    with pytest.raises(ValueError, match=rf"labels must lie in 0 \.\. 2, got {label}"):
+        task_for(learns(class_weights="balanced"), data)
+
+
+RAW = TensorDataset(torch.randn(12, 5), torch.zeros(12))
+PIXELS = TorchExamples([(torch.zeros(1, 8, 8, dtype=torch.uint8), 0)] * 12)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("model", "data", "message"),
+    [
+        (Line(5), RAW, r"data must be a headwork\.data\.Dataset \(train, valid, test .* got TensorDataset"),
+        (Line(5), (RAW, RAW, RAW), r"data must be a headwork\.data\.Dataset .* got tuple"),
+        (Line(5), Dataset, r"data must be a headwork\.data\.Dataset .* got <class"),
+        (
+            Line(5),
+            lambda: Dataset(RAW, RAW, RAW, Regression()),
+            r"data\.train must have len\(\) and batch.* got TensorDataset",
+        ),
+        (nn.Linear(5, 1), None, "model must be of a class that keeps the arguments .* got PyTorch's own Linear"),
+        (nn.Sequential(nn.Linear(5, 1)), None, "model must be of a class that keeps .* PyTorch's own Sequential"),
+        (
+            ResNetConfig(n_classes=2, n_channels=1),
+            lambda: Dataset(PIXELS, PIXELS, PIXELS, Classification(("a", "b"))),
+            r"images must be floating-point numbers from 0 to 1, got torch\.uint8 in train",
+        ),
+    ],
+)
+def test_what_is_no_data_or_no_model(tmp_path: Path, model: object, data: object, message: str) -> None:
+    examples = TorchExamples(RAW)
+    data = Dataset(examples, examples, examples, Regression()) if data is None else data
+    data = data() if isinstance(data, FunctionType) else data  # made here, where nobody checks its types
+    with pytest.raises(ValueError, match=message):
+        hw.train(model, data, learns(batch_size=4), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

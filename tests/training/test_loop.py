@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tests.training.small_runs import (
@@ -24,11 +25,11 @@ from headwork.data import Dataset
 from headwork.data.image_examples import ImageExamples
 from headwork.storage import DamagedError
 from headwork.tasks import Task
-from headwork.training import AdamW, Run, StoppedError, best, open_run, train_run
+from headwork.training import AdamW, Run, StoppedError, open_run, train_run
 from headwork.training import checkpoints as saving
 from headwork.training.checkpoints import checkpoints
 from headwork.training.display import Quiet, Values
-from headwork.training.evaluation import evaluate
+from headwork.training.plan import ordered_batches
 
 
 class Ears(Quiet):
@@ -67,7 +68,7 @@ def test_the_best_is_chosen_on_validation_and_not_on_test(tmp_path: Path, monkey
     outcome = train_run(run, data=data)
     valid = {row["step"]: row["accuracy"] for row in read_log(run.folder) if row["split"] == "valid"}
     test = {
-        int(path.name[5:]): evaluate(run.task, hw.load(path), data.test, 354).metrics["accuracy"]
+        int(path.name[5:]): run.task.evaluate(hw.load(path), ordered_batches(data.test, 354)).metrics["accuracy"]
         for path in checkpoints(run.folder)
     }
     best = max(sorted(valid), key=valid.__getitem__)
@@ -100,8 +101,8 @@ def test_loading_a_run_gives_its_best(tmp_path: Path) -> None:
         assert torch.equal(tensor, dict(read_tensors_in_order(best / "model.safetensors"))[name])
     assert file_differences(run.folder / "model.safetensors", best / "model.safetensors") == []
     data = run.load_data()
-    assert evaluate(run.task, hw.load(run.folder), data.valid, 354).metrics == outcome.valid
-    assert evaluate(run.task, hw.load(run.folder), data.test, 354).metrics == outcome.test
+    assert run.task.evaluate(hw.load(run.folder), ordered_batches(data.valid, 354)).metrics == outcome.valid
+    assert run.task.evaluate(hw.load(run.folder), ordered_batches(data.test, 354)).metrics == outcome.test
     assert hw.load(best).config == run.config.model
 
 
@@ -157,7 +158,7 @@ def test_what_is_evaluated_and_kept_is_the_average(tmp_path: Path) -> None:
     assert not torch.equal(own["norm.running_mean"], averaged["norm.running_mean"])
     assert torch.equal(own["norm.num_batches_tracked"], averaged["norm.num_batches_tracked"])
     row = next(row for row in read_log(run.folder) if (row["step"], row["split"]) == (10, "valid"))
-    metrics = evaluate(run.task, hw.load(newest), run.load_data().valid, 354).metrics
+    metrics = run.task.evaluate(hw.load(newest), ordered_batches(run.load_data().valid, 354)).metrics
     assert {name: row[name] for name in metrics} == metrics
 
 
@@ -192,7 +193,7 @@ def test_a_stop_says_how_to_go_on(tmp_path: Path) -> None:
         train_run(run, stop=StopAfter(7))
     ears = Ears()
     train_run(run, ears)
-    assert ears.said == ["going on from step 7 of 10"]
+    assert ears.said == [f"vit in {run.folder}", "going on from step 7 of 10"]
     assert len(ears.losses) == 3
 
 
@@ -229,7 +230,7 @@ def test_killed_before_the_best_was_named(tmp_path: Path, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(best, "replace_file", die)
+        patch.setattr(saving, "replace_file", die)
         with pytest.raises(KeyboardInterrupt):
             train_run(run)
     assert not (run.folder / "checkpoints" / "best.json").exists()
@@ -275,3 +276,24 @@ def test_a_best_that_is_gone_is_named(tmp_path: Path) -> None:
     note.write_text('{"checkpoint": "step-00000099"}')
     with pytest.raises(DamagedError, match=r"best\.json names .*step-00000099, which is not there"):
         hw.load(run.folder)
+
+
+def test_the_random_numbers_of_the_caller_go_on_as_before(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", steps=1)
+    torch.manual_seed(3)
+    np.random.seed(3)  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    train_run(run)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
+
+
+def test_nothing_is_said_before_the_check(tmp_path: Path) -> None:
+    ears = Ears()
+    run = small_run(tmp_path / "run", steps=1)
+    wrong = replace(run, config=replace(run.config, model=replace(run.config.model, n_classes=3)))
+    with pytest.raises(ValueError, match="must have 10 classes"):
+        train_run(wrong, ears)
+    assert ears.said == []
+    train_run(run, ears)
+    assert ears.said == [f"vit in {run.folder}"]

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.training.small_runs import small_run
 
+from headwork.seeds import derive_seed, seed_everything
 from headwork.training import TrainingConfig
-from headwork.training.loader import training_batches
-from headwork.training.plan import Plan, shuffled
-from headwork.training.seeds import derive_seed, seed_everything
+from headwork.training.plan import Plan, shuffled, training_batches
 
 
 def plan(n_examples: int, rank: int = 0, n_processes: int = 1, **training: object) -> Plan:

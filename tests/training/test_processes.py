@@ -7,9 +7,9 @@ import pytest
 from tests.training.conftest import Child, Children
 from tests.training.small_runs import Kind, changed, read_log, read_tensors_in_order, small_run
 
+from headwork.seeds import seed_everything
 from headwork.training import SGD, Run, train_run
 from headwork.training.config import Strategy
-from headwork.training.seeds import seed_everything
 
 TWO = {"GROUP_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.training.small_runs import KINDS, Kind, small_config, small_run
+import torch
+from tests.training.small_runs import KINDS, TEXT, Kind, small_config, small_run
 
+import headwork as hw
 from headwork.cli import main
-from headwork.data import Digits, TextFile
+from headwork.data import Dataset, Digits, TextFile, TorchExamples
 from headwork.models import ResNetConfig
 from headwork.recipes import RECIPES
 from headwork.storage import DamagedError
@@ -162,11 +164,43 @@ def test_the_data_are_read_once_the_model_is_built_once_and_the_test_set_answere
     counted(ResNetConfig, "build")
     counted(Classification, "evaluate")
     assert main(["train", "digits-resnet", "--steps", "1", "--out", str(tmp_path / "run")]) == 0
-    # One evaluation after the only step; then the best on validation and test data.
-    assert calls == {"Digits.load": 1, "ResNetConfig.build": 1, "Classification.evaluate": 3}
+    # The trial of two examples; one evaluation after the only step; then the best on validation and test data.
+    assert calls == {"Digits.load": 1, "ResNetConfig.build": 1, "Classification.evaluate": 4}
 
 
 def test_a_run_can_be_moved(tmp_path: Path) -> None:
     run = written(tmp_path / "run")
     shutil.move(tmp_path / "run", tmp_path / "moved")
     assert open_run(tmp_path / "moved").config == run.config
+
+
+def examples_of(shift: float, n: int = 12) -> Dataset:
+    examples = TorchExamples([(torch.full((1, 8, 8), shift + i % 2), i % 2) for i in range(n)])
+    return Dataset(examples, examples, examples, Classification(("a", "b")))
+
+
+@pytest.mark.parametrize("other", [examples_of(0.5), examples_of(0.0, n=11)], ids=["other pixels", "fewer examples"])
+def test_a_run_does_not_go_on_with_other_data_for_the_same_task(tmp_path: Path, other: Dataset) -> None:
+    model = hw.models.ResNetConfig(n_classes=2, n_channels=1, n_blocks=1, widths=(4,))
+    training = hw.training.TrainingConfig(batch_size=4, steps=2)
+
+    def train(data: Dataset, **more: object) -> object:
+        return hw.train(model, data, training, out=tmp_path / "run", **more)
+
+    train(examples_of(0.0))
+    with pytest.raises(ValueError, match="data must be what the run was begun with, got other examples"):
+        train(other, resume=True)
+    train(examples_of(0.0), resume=True)
+
+
+def test_another_text_with_the_same_characters(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT.read_text())
+    run = new_run(replace(small_config("gpt"), data=TextFile(path=str(path), n_context=61)), tmp_path / "run")
+    run.folder.mkdir()
+    run.write()
+    open_run(tmp_path / "run").load_data()
+    lines = TEXT.read_text().splitlines(keepends=True)
+    path.write_text("".join([*reversed(lines[:20]), *lines[20:]]))
+    with pytest.raises(ValueError, match="begun with, got other examples"):
+        open_run(tmp_path / "run").load_data()

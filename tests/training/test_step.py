@@ -19,12 +19,11 @@ from headwork.layers import PatchEmbedding
 from headwork.models import EncoderConfig
 from headwork.tasks import Classification, Task, Translation
 from headwork.training import SGD, AdamW, Constant, Cosine, RunConfig, StopRequest
+from headwork.training.checkpoints import Progress
 from headwork.training.fit import fit_to_data, task_for
 from headwork.training.learner import Learner
-from headwork.training.loader import training_batches
 from headwork.training.loop import build_model, make_learner, take_step
-from headwork.training.plan import Plan
-from headwork.training.progress import Progress
+from headwork.training.plan import Plan, training_batches
 
 TIGHT = {"rtol": 0, "atol": 1e-10}
 pytestmark = pytest.mark.usefixtures("float64")

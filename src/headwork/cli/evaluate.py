@@ -20,12 +20,12 @@ class Evaluate(Imports, OfRun):
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.training.display import show
-        from headwork.training.evaluation import evaluate
+        from headwork.training.plan import ordered_batches
 
         check_positive(batch_size=self.batch_size)
         run, model = open_with(self.run_folder, self.own_classes)
         examples = getattr(run.load_data(), self.split)
-        metrics = evaluate(run.task, model, examples, self.batch_size).metrics
+        metrics = run.task.evaluate(model, ordered_batches(examples, self.batch_size)).metrics
         if self.json:
             print(json.dumps({"run": str(self.run_folder), "split": self.split, "examples": len(examples), **metrics}))
         else:

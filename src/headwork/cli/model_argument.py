@@ -48,7 +48,7 @@ def find_config(name: str, classes: list[type]) -> Any:
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"model must be a config file in JSON, got {path} ({error})") from None
     of_folder = isinstance(data, dict) and "model" in data
-    return config_from_dict(data["model"] if of_folder else data, [*CLASSES, *classes])
+    return config_from_dict(data["model"] if of_folder else data, CLASSES, classes)
 
 
 @contextmanager

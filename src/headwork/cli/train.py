@@ -46,7 +46,6 @@ class Train(Imports, TrainingFlags):
 
         run, data = self.find_run()
         display = make_display() if is_first_process() else Quiet()
-        display.say(f"{run.config.name} in {run.folder}")
         result = train_run(run, display, watchers=watchers_for(run, data), data=data)
         if is_first_process():
             self.report(run, data, result)
@@ -79,11 +78,9 @@ class Train(Imports, TrainingFlags):
         print(f"look at {report}, or compare runs with `headwork compare`")
 
     def find_run(self) -> "tuple[Run, Dataset]":
-        from torch import nn
-
         from headwork.recipes import find_recipe, override, read_settings
+        from headwork.seeds import seed_everything
         from headwork.training import new_run, open_run
-        from headwork.training.seeds import seed_everything
 
         if self.resume is not None:
             given = {**self.given, "set": self.set or None, "recipe": self.recipe, "out": self.out}
@@ -100,14 +97,13 @@ class Train(Imports, TrainingFlags):
         out = self.out or free_folder(Path("runs"), config.name)
         assert config.data is not None
         data = config.data.load(config.training.seed)
-        own_weights = isinstance(config.model, nn.Module)
-        return new_run(config, out, data, own_weights=own_weights, check=is_first_process()), data
+        return new_run(config, out, data, check=is_first_process()), data
 
 
 def watchers_for(run: "Run", data: "Dataset") -> "list[Watcher]":
     from headwork.reports.of_run import attention_pictures
     from headwork.training.plan import Plan
-    from headwork.training.watchers import make_watchers
+    from headwork.training.recorder import make_watchers
 
     plan = Plan.of(data.train, run.config.training)
     return make_watchers(
@@ -117,7 +113,7 @@ def watchers_for(run: "Run", data: "Dataset") -> "list[Watcher]":
 
 def animate_centres_of(run: "Run") -> None:
     """The centres of Gaussian heads over the run as a GIF, if there are such heads."""
-    from headwork.training.watchers import HEADS, read_centres
+    from headwork.training.recorder import HEADS, read_centres
 
     history = read_centres(run.folder)
     if history:

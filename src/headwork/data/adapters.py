@@ -3,7 +3,6 @@
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch.utils.data import default_collate
 
 from headwork.batches import Batch
 from headwork.data.examples import choose
+from headwork.seeds import unchanged_rng_states
 
 Collate = Callable[[list[Any]], Any]
 
@@ -39,10 +39,10 @@ class TorchExamples:
 
     def batch(self, indices: Sequence[int], epoch: int | None = None) -> Batch:
         chosen = choose(indices, len(self)).tolist()
-        with _own_random_numbers() as reseed:
+        with unchanged_rng_states():
             items = []
             for index in chosen:
-                reseed(self.seed, 0 if epoch is None else 1 + epoch, index)
+                _reseed(self.seed, 0 if epoch is None else 1 + epoch, index)
                 items.append(self.dataset[index])
         return _as_batch(self.collate(items))
 
@@ -100,20 +100,9 @@ def _as_batch(collated: Any) -> Batch:
     return tuple(collated) if isinstance(collated, list) else collated
 
 
-@contextmanager
-def _own_random_numbers() -> Iterator[Callable[..., None]]:
-    """Seeds for the global generators inside the block; afterwards they go on as before."""
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
-
-    def reseed(*words: int) -> None:
-        seed = np.random.SeedSequence([*words, *b"items"]).generate_state(1)[0].item()
-        torch.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002
-
-    try:
-        yield reseed
-    finally:
-        torch.set_rng_state(before[0])
-        random.setstate(before[1])
-        np.random.set_state(before[2])  # noqa: NPY002
+def _reseed(*words: int) -> None:
+    """Seed the global generators for one example."""
+    seed = np.random.SeedSequence([*words, *b"items"]).generate_state(1)[0].item()
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002

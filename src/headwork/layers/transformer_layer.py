@@ -65,6 +65,7 @@ class EncoderLayer(ResidualLayer):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
     ) -> None:
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         super().__init__(
             d_model,
             attention=make_attention(heads, d_model, position=position, dropout=attention_dropout),
@@ -73,6 +74,7 @@ class EncoderLayer(ResidualLayer):
             norm=norm,
             dropout=dropout,
         )
+        self.arguments = arguments  # for a file: the attributes of these names are modules
 
     def forward(
         self,
@@ -127,9 +129,11 @@ class DecoderLayer(ResidualLayer):
         attention = {"attention": make_attention(heads, d_model, position=position, dropout=attention_dropout)}
         if cross_attention:
             attention["cross_attention"] = make_attention(heads, d_model, dropout=attention_dropout)
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         super().__init__(
             d_model, feed_forward=feed_forward, norm_order=norm_order, norm=norm, dropout=dropout, **attention
         )
+        self.arguments = arguments  # for a file: the attributes of these names are modules
         if not cross_attention:
             self.cross_attention = None
 

@@ -27,6 +27,7 @@ MODEL_CONFIGS: tuple[type[ModelConfig], ...] = (
 CLASSES: tuple[type, ...] = (
     *MODEL_CONFIGS,
     *(Encoder, Decoder, EncoderDecoder, VisionTransformer),
+    *(layers.EncoderLayer, layers.DecoderLayer),
     *(layers.Positions, layers.LearnedPositions, layers.SinusoidalPositions, layers.RotaryPositions),
     *(layers.AlibiPositions, layers.BucketPositions, layers.LearnedGrid, layers.SinusoidalGrid),
     *(layers.ClassTokenPooling, layers.FirstTokenPooling, layers.MeanPooling, layers.AttentionPooling),

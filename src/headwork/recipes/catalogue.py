@@ -4,14 +4,183 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import is_dataclass
 
+from torch import nn
+
+from headwork import choices
 from headwork.checks import nearest
-from headwork.recipes.dates import dates
-from headwork.recipes.digits import digits_gaussian, digits_resnet, digits_vit
-from headwork.recipes.mnist import mnist_vit
-from headwork.recipes.reviews import reviews_encoder
-from headwork.recipes.text import text_gpt
-from headwork.training.config import RunConfig
+from headwork.data import BundledText, Dates, Digits, Mnist5k, Reviews
+from headwork.models import (
+    DecoderConfig,
+    EncoderConfig,
+    EncoderDecoderConfig,
+    GaussianImageEncoderConfig,
+    ResNetConfig,
+    VisionTransformerConfig,
+)
+from headwork.training.config import AdamW, RunConfig, TrainingConfig
+from headwork.training.fit import VOCAB_OF_DATA
+
+CENTRES = (("*.centre", 5.0), ("*.sharpness", 5.0))
+"""The centres and widths of Gaussian heads are in pixels, for which the learning rate of the weights is too small."""
+
+
+def digits_vit() -> RunConfig:
+    """A Vision Transformer for handwritten digits of 8 x 8 pixels, in patches of 2 x 2.
+
+    55 seconds on two cores of an AMD EPYC, report and all; seed 0: 98.7 % of 300 test digits (seeds 0 to 4: 98.5 %).
+    """
+    return RunConfig(
+        name="digits-vit",
+        data=Digits(),
+        model=VisionTransformerConfig(
+            n_classes=10,
+            image=(8, 8),
+            n_channels=1,
+            patch=(2, 2),
+            d_model=64,
+            n_layers=4,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=128),
+        ),
+        training=TrainingConfig(
+            batch_size=64, epochs=60, optimiser=AdamW(lr=3e-3, weight_decay=0.3), label_smoothing=0.1, ema=0.98
+        ),
+    )
+
+
+def digits_gaussian() -> RunConfig:
+    """An image encoder whose heads look by position alone, and learn where.
+
+    72 seconds on two cores of an AMD EPYC; seed 0: 97.3 % of 300 test digits.
+    """
+    return RunConfig(
+        name="digits-gaussian",
+        data=Digits(),
+        model=GaussianImageEncoderConfig(
+            n_classes=10,
+            image=(8, 8),
+            n_channels=1,
+            patch=(1, 1),
+            d_model=24,
+            n_layers=3,
+            heads=choices.GaussianHeads(n_heads=5),
+            feed_forward=choices.FeedForward(d_ff=48),
+            norm_order="pre",
+            dropout=0.0,
+        ),
+        training=TrainingConfig(
+            batch_size=64, epochs=30, optimiser=AdamW(lr=4e-3, lr_factors=CENTRES), label_smoothing=0.1, ema=0.98
+        ),
+    )
+
+
+def digits_resnet() -> RunConfig:
+    """A small residual network: the convolutions to compare with, and to convert.
+
+    30 seconds on two cores of an AMD EPYC; seed 0: 99.3 % of 300 test digits.
+    """
+    return RunConfig(
+        name="digits-resnet",
+        data=Digits(),
+        model=ResNetConfig(n_classes=10, n_channels=1, n_blocks=1, widths=(16, 32)),
+        training=TrainingConfig(batch_size=64, epochs=30, optimiser=AdamW(lr=4e-3)),
+    )
+
+
+def mnist_vit() -> RunConfig:
+    """A Vision Transformer for handwritten digits of 28 x 28 pixels, in patches of 4 x 4.
+
+    4 minutes on two cores of an AMD EPYC; seed 0: 95.1 % of 1,000 test images.
+    """
+    return RunConfig(
+        name="mnist-vit",
+        data=Mnist5k(),
+        model=VisionTransformerConfig(
+            n_classes=10,
+            image=(28, 28),
+            n_channels=1,
+            patch=(4, 4),
+            d_model=96,
+            n_layers=4,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=192),
+        ),
+        training=TrainingConfig(batch_size=100, epochs=30, optimiser=AdamW(lr=1e-3)),
+    )
+
+
+def dates() -> RunConfig:
+    """An encoder-decoder that translates "dimanche 15 novembre 2026" into "2026-11-15", in seven languages.
+
+    2 minutes on two cores of an AMD EPYC; seed 0: 100.0 % of 1,000 unseen dates are translated exactly.
+    """
+    return RunConfig(
+        name="dates",
+        data=Dates(),
+        model=EncoderDecoderConfig(
+            vocab=VOCAB_OF_DATA,
+            d_model=64,
+            n_encoder_layers=2,
+            n_decoder_layers=2,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=128, activation="relu"),
+            norm_order="pre",
+            dropout=0.0,
+        ),
+        training=TrainingConfig(batch_size=100, epochs=8, optimiser=AdamW(lr=2e-3)),
+    )
+
+
+def text_gpt() -> RunConfig:
+    """A GPT of 0.8 million parameters that learns to write like Python's reference manual.
+
+    About 4 minutes on two cores of an AMD EPYC; seed 0: a test loss of 1.085, 70.2 % of the next characters.
+    """
+    return RunConfig(
+        name="text-gpt",
+        data=BundledText(n_context=128),
+        model=DecoderConfig(
+            vocab=VOCAB_OF_DATA,
+            d_model=128,
+            n_layers=4,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=512),
+            position=choices.LearnedPositions(max_tokens=128),
+            dropout=0.0,
+            attention_dropout=0.0,
+        ),
+        training=TrainingConfig(
+            batch_size=16, steps=2000, evaluate_every=200, optimiser=AdamW(lr=2e-3, weight_decay=0.1)
+        ),
+    )
+
+
+def reviews_encoder() -> RunConfig:
+    """A small text encoder that reads the first 255 words; counting words is the baseline beside it.
+
+    161 seconds on two cores of an AMD EPYC; seed 0: 84.3 % of 2,000 test reviews, where counting words reaches 88.9 %.
+    """
+    return RunConfig(
+        name="reviews-encoder",
+        data=Reviews(max_tokens=256),
+        model=EncoderConfig(
+            vocab=VOCAB_OF_DATA,
+            head=choices.ClassificationHead(n_classes=2, pooling=choices.MeanPooling()),
+            d_model=64,
+            n_layers=1,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=128),
+            norm_order="pre",
+            position=choices.LearnedPositions(max_tokens=256),
+            n_segments=0,
+            dropout=0.5,
+            attention_dropout=0.0,
+        ),
+        training=TrainingConfig(batch_size=64, epochs=2, optimiser=AdamW(lr=5e-4, weight_decay=0.1), ema=0.99),
+    )
+
 
 Recipe = Callable[[], RunConfig]
 RECIPES: dict[str, Recipe] = {
@@ -66,10 +235,6 @@ def import_own(name: str) -> object:
 
 def own_classes(names: tuple[str, ...]) -> list[type]:
     """The configs and modules that are defined in modules of the user's own: what their files may name."""
-    from dataclasses import is_dataclass
-
-    from torch import nn
-
     found = [value for name in names for value in vars(import_own(name)).values() if isinstance(value, type)]
     # Not what the modules import from elsewhere: a file must not build anything else.
     return [

@@ -40,7 +40,7 @@ def override(config: RunConfig, values: Mapping[str, object], classes: Iterable[
         before = _field(inside, name, path)
         is_choice = isinstance(before, dict) and isinstance(value, str)
         inside[name] = {"kind": value} if is_choice else value
-    return config_from_dict(data, {*RUN_CLASSES, *classes_in(config), *classes, _NoModel})
+    return config_from_dict(data, RUN_CLASSES, {*classes_in(config), *classes, _NoModel})
 
 
 @dataclass(frozen=True)

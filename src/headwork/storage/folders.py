@@ -6,6 +6,7 @@ half done under the folder's name, and one flipped bit is found.
 """
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -15,7 +16,9 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-MANIFEST = "manifest.json"
+from headwork import __version__
+
+MANIFEST, LOCK = "manifest.json", ".lock"
 FORMAT = 2
 
 
@@ -122,10 +125,29 @@ def link_file(source: Path, path: Path) -> None:
         staging.unlink(missing_ok=True)  # renaming a file to another name of itself does nothing
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make the folder if there is none, and let nobody else lock it while the block runs.
+
+    The lock dies with its process, however that ends, and is not inherited by the processes it starts.
+    """
+    with explain_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("w")
+    with file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise RuntimeError(f"another process is at work on {folder}") from None
+            # Some disks know no locks; then everybody is trusted.
+        yield
+
+
 def _seal(folder: Path) -> None:
     files = sorted(path for path in folder.iterdir() if path.is_file())
     stated = {path.name: {"bytes": path.stat().st_size, "sha256": digest(path)} for path in files}
-    manifest = {"format": FORMAT, "headwork": version("headwork"), "torch": version("torch"), "files": stated}
+    manifest = {"format": FORMAT, "headwork": __version__, "torch": version("torch"), "files": stated}
     # No newline at the end: whatever is cut off, it is not JSON any more.
     (folder / MANIFEST).write_text(json.dumps(manifest | {"sha256": _digest_of(manifest)}), encoding="utf-8")
     for path in (*files, folder / MANIFEST, folder):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from headwork.checks import with_article
 from headwork.convert import Conversion, conversions_of
 from headwork.models import CLASSES
-from headwork.serialise import config_from_dict, config_to_dict
+from headwork.serialise import check_classes, config_from_dict, config_to_dict
 from headwork.storage.folders import MANIFEST, DamagedError, new_folder, verify
 
 CONFIG, WEIGHTS, BEST = "config.json", "model.safetensors", "checkpoints/best.json"
@@ -50,6 +50,9 @@ def load(
 
     `classes` are your own, which a folder may name and only you can pass; `model` is filled instead of building one.
     """
+    check_classes(classes)
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise ValueError(f"dtype must be one of PyTorch's, such as torch.float16, got {dtype!r}")
     folder = find_model(Path(folder))
     if (folder / MANIFEST).exists():
         verify(folder)
@@ -61,7 +64,7 @@ def load(
 
 def rebuild(about: Mapping[str, object], classes: Iterable[type] = ()) -> nn.Module:
     """The model that a `config.json` describes, with fresh weights."""
-    found: Any = config_from_dict(about.get("model"), [*CLASSES, *classes])
+    found: Any = config_from_dict(about.get("model"), CLASSES, classes)
     model: nn.Module = found if isinstance(found, nn.Module) else found.build()
     for conversion in cast(list[object], about.get("conversions", [])):
         model = config_from_dict(conversion, get_args(Conversion)).apply(model).model
@@ -74,6 +77,13 @@ def check_rebuilds(model: nn.Module, about: Mapping[str, object]) -> None:
     with torch.device("cpu" if "conversions" in about else "meta"), torch.random.fork_rng(devices=[]):
         fresh = rebuild(about, classes_in(model))
     ours, theirs = dict(model.named_modules()), dict(fresh.named_modules())
+    for name, module in model.named_modules(remove_duplicate=False):
+        if name not in ours and name in theirs:
+            first = next(other for other, same in ours.items() if same is module)
+            raise ValueError(
+                f"model must have a module of its own at each place to be saved, got the same {type(module).__name__} "
+                f"at {first!r} and {name!r}: a class of yours can share it"
+            )
     for name in dict.fromkeys([*theirs, *ours]):
         here, there = (type(of.get(name)).__name__ if name in of else "nothing" for of in (ours, theirs))
         if here != there:

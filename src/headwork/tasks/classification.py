@@ -4,16 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwork.batches import Batch, call_model
 from headwork.checks import check_probability
-from headwork.metric import Metric, MetricSum, MetricSums
+from headwork.metric import Metric, MetricSum
 from headwork.serialise import Checked
-from headwork.tasks.task import Evaluation, Scores
+from headwork.tasks.task import Evaluation, Scores, score_outputs
 
 ACCURACY = Metric("accuracy", percent=True)
 MACRO_F1 = Metric("macro_f1", percent=True)
@@ -67,26 +66,18 @@ class Classification(Checked):
                 f"the model must give one score for each of the {len(self.labels)} labels, shape "
                 f"{(len(label), len(self.labels))}, got {tuple(logits.shape)}"
             )
-        outside = label[(label < 0) | (label >= len(self.labels))]
-        if len(outside):
-            raise ValueError(f"labels must lie in 0 .. {len(self.labels) - 1}, got {int(outside[0])}")
+        check_labels(label, len(self.labels))
         weights = None if self.class_weights is None else logits.new_tensor(self.class_weights)
         loss = F.cross_entropy(logits, label, weights, reduction="sum", label_smoothing=self.label_smoothing)
         right = (logits.detach().argmax(-1) == label).float().sum()
         return {"loss": MetricSum(loss, len(label)), "accuracy": MetricSum(right, len(label))}
 
-    @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
-        plain, sums = replace(self, label_smoothing=0.0, class_weights=None), MetricSums()
-        probabilities, targets = [], []
-        for batch in batches:
-            logits = call_model(model, batch)
-            sums.add(plain.score_logits(logits, batch[-1]))
-            probabilities.append(logits.float().softmax(-1).cpu())
-            targets.append(batch[-1].cpu())
-        predictions, target = torch.cat(probabilities), torch.cat(targets)
-        f1 = macro_f1(F.one_hot(predictions.argmax(-1), len(self.labels)), F.one_hot(target, len(self.labels)))
-        return Evaluation(sums.means() | {"macro_f1": f1}, predictions, target)
+        plain = replace(self, label_smoothing=0.0, class_weights=None)
+        metrics, logits, target = score_outputs(call_model, plain.score_logits, model, batches)
+        probabilities = logits.softmax(-1)
+        f1 = macro_f1(F.one_hot(probabilities.argmax(-1), len(self.labels)), F.one_hot(target, len(self.labels)))
+        return Evaluation(metrics | {"macro_f1": f1}, probabilities, target)
 
 
 @dataclass(frozen=True)
@@ -111,20 +102,29 @@ class MultiLabel(Checked):
         return self.score_logits(call_model(model, batch), batch[-1])
 
     def score_logits(self, logits: Float[Tensor, "batch class"], target: Tensor) -> Scores:
+        wanted = (len(logits), len(self.labels))
+        if target.shape != wanted or logits.shape != wanted:
+            raise ValueError(
+                f"model and data must have a number for each of the {len(self.labels)} labels, shape {wanted}, "
+                f"got scores of shape {tuple(logits.shape)} and targets of shape {tuple(target.shape)}"
+            )
+        outside = target[(target != 0) & (target != 1)]
+        if len(outside):
+            raise ValueError(f"targets must be 0 or 1 for each label, got {outside[0].item()}")
         loss = F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="sum")
         right = ((logits.detach() >= 0) == target.bool()).float().sum()
         return {"loss": MetricSum(loss, target.numel()), "label_accuracy": MetricSum(right, target.numel())}
 
-    @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
-        sums, probabilities, targets = MetricSums(), [], []
-        for batch in batches:
-            logits = call_model(model, batch)
-            sums.add(self.score_logits(logits, batch[-1]))
-            probabilities.append(logits.float().sigmoid().cpu())
-            targets.append(batch[-1].cpu())
-        predictions, target = torch.cat(probabilities), torch.cat(targets)
-        return Evaluation(sums.means() | {"macro_f1": macro_f1(predictions >= 0.5, target)}, predictions, target)
+        metrics, logits, target = score_outputs(call_model, self.score_logits, model, batches)
+        probabilities = logits.sigmoid()
+        return Evaluation(metrics | {"macro_f1": macro_f1(probabilities >= 0.5, target)}, probabilities, target)
+
+
+def check_labels(label: Int[Tensor, "batch"], n_labels: int) -> None:
+    outside = label[(label < 0) | (label >= n_labels)]
+    if len(outside):
+        raise ValueError(f"labels must lie in 0 .. {n_labels - 1}, got {int(outside[0])}")
 
 
 def macro_f1(predicted: Tensor, target: Tensor) -> float:

@@ -29,35 +29,37 @@ def score_tokens(
         logits.flatten(0, 1), target.flatten(), ignore_index=IGNORE, reduction="sum", label_smoothing=label_smoothing
     )
     right = (logits.detach().argmax(-1) == target).float().sum()
-    n_targets = count_targets(target)
+    n_targets = int((target != IGNORE).sum())
     return {"loss": MetricSum(loss, n_targets), "token_accuracy": MetricSum(right, n_targets)}
 
 
-def count_targets(target: Int[Tensor, "batch token"]) -> int:
-    return int((target != IGNORE).sum())
+class TokenTask(Checked):
+    """What all tasks whose targets are tokens share: each token is scored, but for IGNORE."""
+
+    label_smoothing: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_probability(label_smoothing=self.label_smoothing)
+
+    def n_targets(self, batch: Batch) -> int:
+        return int((batch[-1] != IGNORE).sum())
+
+    def score(self, model: nn.Module, batch: Batch) -> Scores:
+        return score_tokens(call_model(model, batch), batch[-1], self.label_smoothing)
 
 
 @dataclass(frozen=True)
-class NextToken(Checked):
+class NextToken(TokenTask):
     """Which token comes next, after each token of a text."""
 
     label_smoothing: float = 0.0
 
     output: ClassVar[str] = "next token"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_probability(label_smoothing=self.label_smoothing)
-
     @property
     def metrics(self) -> tuple[Metric, ...]:
         return LOSS, TOKEN_ACCURACY
-
-    def n_targets(self, batch: Batch) -> int:
-        return count_targets(batch[-1])
-
-    def score(self, model: nn.Module, batch: Batch) -> Scores:
-        return score_tokens(call_model(model, batch), batch[-1], self.label_smoothing)
 
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
         return sum_scores(replace(self, label_smoothing=0.0).score, model, batches)
@@ -71,7 +73,7 @@ class MaskedTokens(NextToken):
 
 
 @dataclass(frozen=True)
-class Translation(Checked):
+class Translation(TokenTask):
     """A text in other words; the best model translates the most texts without a single wrong token."""
 
     begin: int
@@ -80,19 +82,9 @@ class Translation(Checked):
 
     output: ClassVar[str] = "next token"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_probability(label_smoothing=self.label_smoothing)
-
     @property
     def metrics(self) -> tuple[Metric, ...]:
         return EXACT_MATCH, TOKEN_ACCURACY
-
-    def n_targets(self, batch: PairBatch) -> int:
-        return count_targets(batch.next)
-
-    def score(self, model: nn.Module, batch: PairBatch) -> Scores:
-        return score_tokens(call_model(model, batch), batch.next, self.label_smoothing)
 
     def evaluate(self, model: nn.Module, batches: Iterable[PairBatch]) -> Evaluation:
         return sum_scores(replace(self, label_smoothing=0.0).score_translation, model, batches)

@@ -3,13 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from headwork.batches import Batch, call_model
-from headwork.metric import LOSS, Metric, MetricSum, MetricSums
+from headwork.metric import LOSS, Metric, MetricSum
 from headwork.serialise import Checked
-from headwork.tasks.task import Evaluation, Scores
+from headwork.tasks.task import Evaluation, Scores, score_outputs
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,5 @@ class Regression(Checked):
             "mean_absolute_error": MetricSum(error.detach().abs().sum(), error.numel()),
         }
 
-    @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
-        sums, outputs, targets = MetricSums(), [], []
-        for batch in batches:
-            output = self.predict(model, batch)
-            sums.add(self.score_output(output, batch[-1]))
-            outputs.append(output.float().cpu())
-            targets.append(batch[-1].cpu())
-        return Evaluation(sums.means(), torch.cat(outputs), torch.cat(targets))
+        return Evaluation(*score_outputs(self.predict, self.score_output, model, batches))

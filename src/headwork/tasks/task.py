@@ -49,6 +49,23 @@ def metrics_by_name(task: Task) -> dict[str, Metric]:
 
 
 @torch.no_grad()
+def score_outputs(
+    predict: Callable[[nn.Module, Any], Tensor],
+    score: Callable[[Tensor, Tensor], Scores],
+    model: nn.Module,
+    batches: Iterable[Any],
+) -> tuple[dict[str, float], Tensor, Tensor]:
+    """The means of the scores of all batches, the outputs in float32, and the targets."""
+    sums, outputs, targets = MetricSums(), [], []
+    for batch in batches:
+        output = predict(model, batch)
+        sums.add(score(output, batch[-1]))
+        outputs.append(output.float().cpu())
+        targets.append(batch[-1].cpu())
+    return sums.means(), torch.cat(outputs), torch.cat(targets)
+
+
+@torch.no_grad()
 def sum_scores(score: Callable[[nn.Module, Any], Scores], model: nn.Module, batches: Iterable[Any]) -> Evaluation:
     """The means of the scores of all batches, for a task whose metrics are all means."""
     sums = MetricSums()

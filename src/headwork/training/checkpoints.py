@@ -4,6 +4,7 @@ The model is in safetensors as `hw.load` reads it, the rest in safetensors and J
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, cast
@@ -11,18 +12,59 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from headwork.storage.folders import DamagedError, new_folder, verify
-from headwork.storage.models import WEIGHTS, n_bytes, read_json, read_tensors, write_json, write_tensors
+from headwork.metric import Metric, MetricSum, MetricSums
+from headwork.seeds import rng_states, set_rng_states
+from headwork.storage.folders import DamagedError, link_file, new_folder, replace_file, verify
+from headwork.storage.models import BEST, WEIGHTS, n_bytes, read_json, read_tensors, write_json, write_tensors
 from headwork.training.learner import Learner
 from headwork.training.nonfinite import NonFiniteError
-from headwork.training.progress import Progress
-from headwork.training.seeds import rng_states, set_rng_states
 
 REST, STATE = "training.safetensors", "state.json"
-
-
 N_KEPT = 2
 """Checkpoints besides the best: if the newest is damaged, there is one before it."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands, which its steps, evaluations and checkpoints share; changed by its own methods only."""
+
+    step: int = 0
+    part: int = 0
+    """How many parts of the next step have been accumulated already."""
+    metrics: MetricSums = field(default_factory=MetricSums)
+    """On the training data, since the last evaluation."""
+    best_step: int | None = None
+    best_value: float | None = None
+    n_worse: int = 0
+    """Evaluations since the best one."""
+    seconds: float = 0.0
+
+    def after_part(self, scores: Mapping[str, MetricSum]) -> None:
+        self.metrics.add(scores)
+        self.part += 1
+
+    def after_step(self) -> None:
+        self.step, self.part = self.step + 1, 0
+
+    def after_evaluation(self, metric: Metric, value: float) -> tuple[bool, dict[str, float]]:
+        """Whether it is the best so far, and the training metrics since the last evaluation, which start again."""
+        train, self.metrics = self.metrics.means(), MetricSums()
+        if metric.is_better(value, self.best_value):
+            self.best_step, self.best_value, self.n_worse = self.step, value, 0
+            return True, train
+        self.n_worse += 1
+        return False, train
+
+    def at(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"metrics": self.metrics.sums}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Progress":
+        sums = {name: (float(total), float(weight)) for name, (total, weight) in data["metrics"].items()}
+        return cls(**{**data, "metrics": MetricSums(sums)})
 
 
 def save_checkpoint(
@@ -117,6 +159,22 @@ def prune(run: Path, best: Path | None) -> None:
             gone = path.with_name(f".gone-{path.name}.part")
             path.rename(gone)
             rmtree(gone, ignore_errors=True)
+
+
+def best_checkpoint(run: Path, progress: Progress) -> Path | None:
+    return None if progress.best_step is None else at_step(run, progress.best_step)
+
+
+def keep_best(run: Path, progress: Progress) -> None:
+    """Name the best in the run's folder; again when a run is resumed, which may have been killed before this.
+
+    It is missing if a better one came after the checkpoint that the run is resumed from; then that will come again.
+    """
+    best = best_checkpoint(run, progress)
+    if best is not None and best.exists():
+        verify(best)
+        replace_file(run / BEST, f'{{"checkpoint": "{best.name}"}}\n')
+        link_file(best / WEIGHTS, run / WEIGHTS)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -28,10 +28,8 @@ class AdamW(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_above_zero(lr=self.lr, **{f"lr_factors[{glob!r}]": factor for glob, factor in self.lr_factors})
+        _check_optimiser(self)
         check_probability(beta_1=self.betas[0], beta_2=self.betas[1])
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +43,14 @@ class SGD(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_above_zero(lr=self.lr, **{f"lr_factors[{glob!r}]": factor for glob, factor in self.lr_factors})
+        _check_optimiser(self)
         check_probability(momentum=self.momentum)
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay}")
+
+
+def _check_optimiser(config: AdamW | SGD) -> None:
+    check_above_zero(lr=config.lr, **{f"lr_factors[{glob!r}]": factor for glob, factor in config.lr_factors})
+    if config.weight_decay < 0:
+        raise ValueError(f"weight_decay must be 0 or more, got {config.weight_decay}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ class Display(Protocol):
 
 
 class Quiet:
-    """Shows nothing."""
+    """Shows nothing; the others say an evaluation in one line."""
 
     def start(self, n_steps: int, step: int) -> None:
         """Nothing."""
@@ -42,7 +42,7 @@ class Quiet:
         """Nothing."""
 
     def evaluated(self, epoch: float, values: Values, task: Task, *, best: bool) -> None:
-        """Nothing."""
+        self.say(in_words(epoch, values, task, best))
 
     def say(self, text: str) -> None:
         """Nothing."""
@@ -69,9 +69,6 @@ class Lines(Quiet):
                 f"step {step}/{self.n_steps}  loss {loss:.4f}  {examples_per_second:,.0f} examples/s  "
                 f"{self._time_left(step)} left"
             )
-
-    def evaluated(self, epoch: float, values: Values, task: Task, *, best: bool) -> None:
-        self.say(in_words(epoch, values, task, best))
 
     def say(self, text: str) -> None:
         print(text, file=self.file, flush=True)
@@ -105,9 +102,6 @@ class Bar(Quiet):
         assert self.task is not None
         metrics = f"loss {loss:.4f}  {examples_per_second:,.0f} examples/s"
         self.progress.update(self.task, completed=step, metrics=metrics)
-
-    def evaluated(self, epoch: float, values: Values, task: Task, *, best: bool) -> None:
-        self.say(in_words(epoch, values, task, best))
 
     def say(self, text: str) -> None:
         self.progress.console.print(text, highlight=False, markup=False)

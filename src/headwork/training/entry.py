@@ -1,8 +1,8 @@
 """`hw.train`: a model, data and how to train; what comes back is what a person wants next."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
+from typing import cast
 
 from torch import nn
 
@@ -41,36 +41,34 @@ def train(
     >>> sorted(done.test), type(done.model).__name__
     (['accuracy', 'loss', 'macro_f1'], 'ResNet')
     """
-    folder = Path(out)
-    read = data if isinstance(data, Dataset) else data.load(training.seed)
+    folder, given = Path(out), cast(object, data)
+    if isinstance(given, type) or not isinstance(given, Dataset | DataConfig):
+        raise ValueError(
+            "data must be a headwork.data.Dataset (train, valid, test and their task) or a config that loads one, "
+            f"got {given if isinstance(given, type) else type(given).__name__}"
+        )
     config = RunConfig(
         name=name or folder.resolve().name,
         data=None if isinstance(data, Dataset) else data,
         model=model,
         training=training,
     )
+    read = data if isinstance(data, Dataset) else data.load(training.seed)
     goes_on = resume and is_run(folder)
-    run = new_run(config, folder, read, own_weights=isinstance(model, nn.Module), check=not goes_on)
+    run = new_run(config, folder, read, check=not goes_on)
     if goes_on:
-        check_same(run, open_run(folder, _classes(run)))
+        begun = open_run(folder, classes_in(run.config) | classes_in(run.task))
+        check_same(run, begun)
+        begun.check_data(read)
     return train_run(run, display, stop, watchers, data=read)
 
 
 def check_same(run: Run, begun: Run) -> None:
     """Raise if the run in the folder was begun with something else."""
-    for field in fields(RunConfig):
-        ours, theirs = (getattr(each.config, field.name) for each in (run, begun))
-        if field.name != "name" and _plain(ours) != _plain(theirs):
+    ours, theirs = config_to_dict(run.config), config_to_dict(begun.config)
+    for name in ours:
+        if name != "name" and ours[name] != theirs[name]:
+            must, got = getattr(begun.config, name), getattr(run.config, name)
             raise ValueError(
-                f"resume goes on with a run as it was begun: {field.name} must be {theirs}, got {ours} for {run.folder}"
+                f"resume goes on with a run as it was begun: {name} must be {must}, got {got} for {run.folder}"
             )
-    if run.task != begun.task:
-        raise ValueError(f"data must be what the run was begun with, got the task {run.task} for {run.folder}")
-
-
-def _plain(value: object) -> object:
-    return None if value is None else config_to_dict(value)
-
-
-def _classes(run: Run) -> set[type]:
-    return classes_in(run.config) | classes_in(run.task)

@@ -9,12 +9,14 @@ from torch import Tensor, nn
 
 from headwork.batches import Batch, to_device
 from headwork.checks import with_article
-from headwork.data import Dataset, image_size
+from headwork.data import Dataset, Examples, image_size
+from headwork.metric import LOSS, SPLITS
 from headwork.models import Description, ModelConfig, describe
+from headwork.seeds import unchanged_rng_states
 from headwork.tasks import Task
+from headwork.tasks.classification import check_labels
 from headwork.training.config import TrainingConfig
-from headwork.training.evaluation import batches
-from headwork.training.seeds import unchanged_rng_states
+from headwork.training.plan import ordered_batches
 
 VOCAB_OF_DATA = 1
 """As the `vocab` of a config: as many as the tokenizer of the data has."""
@@ -46,7 +48,9 @@ def task_for(training: TrainingConfig, data: Dataset) -> Task:
 def balanced_weights(data: Dataset) -> tuple[float, ...]:
     """n_examples / (n_classes x n_examples_of_the_class) for each class, as scikit-learn has it."""
     n_classes = len(data.task.labels)  # type: ignore[attr-defined]
-    counts = sum((torch.bincount(batch[-1], minlength=n_classes) for batch in batches(data.train, 256)), torch.zeros(1))
+    labels = torch.cat([batch[-1] for batch in ordered_batches(data.train, 256)])
+    check_labels(labels, n_classes)
+    counts = torch.bincount(labels, minlength=n_classes).float()
     if (counts == 0).any():
         missing = int((counts == 0).nonzero()[0])
         raise ValueError(f"class_weights='balanced' needs examples of every class, got none of class {missing}")
@@ -60,9 +64,7 @@ def check_fit(model: ModelConfig | nn.Module, data: Dataset) -> None:
     Traceback (most recent call last):
     ValueError: model must have 10 classes, as many as the data has labels (0, 1, 2, ...), got 3
     """
-    for name in ("train", "valid", "test"):
-        if not len(getattr(data, name)):
-            raise ValueError(f"data must have at least one example in each part, got none in {name}")
+    check_parts(data)
     description = describe(model) or describe(getattr(model, "config", None))
     if description is not None:
         name = with_article(type(model).__name__.removesuffix("Config"))
@@ -70,6 +72,22 @@ def check_fit(model: ModelConfig | nn.Module, data: Dataset) -> None:
         _check_sizes(description, data)
     if isinstance(model, nn.Module):
         _try_batch(model, data)
+
+
+def check_parts(data: Dataset) -> None:
+    """Raise unless every part of the data has examples, in batches of tensors."""
+    for name in SPLITS:
+        part = getattr(data, name)
+        if not isinstance(part, Examples):
+            raise ValueError(
+                f"data.{name} must have len() and batch(indices, epoch), got {type(part).__name__}: "
+                f"a data set of PyTorch's becomes one by headwork.data.TorchExamples(dataset)"
+            )
+        if not len(part):
+            raise ValueError(f"data must have at least one example in each part, got none in {name}")
+        first = part.batch([0])[0]
+        if first.ndim == 4 and not first.is_floating_point():
+            raise ValueError(f"images must be floating-point numbers from 0 to 1, got {first.dtype} in {name}")
 
 
 def _check_kind(name: str, model: Description, data: Dataset) -> None:
@@ -123,8 +141,7 @@ def _try_batch(model: nn.Module, data: Dataset) -> None:
         with unchanged_rng_states(), torch.no_grad():
             if parameter is not None:
                 batch = to_device(batch, parameter.device)
-            loss = data.task.score(model, batch)["loss"]
-            _check_loss(loss.total)
+            _try_task(data.task, model, batch)
     except Exception as error:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in batch)
         raise ValueError(
@@ -136,9 +153,22 @@ def _try_batch(model: nn.Module, data: Dataset) -> None:
         model.train(was_training)
 
 
-def _check_loss(loss: object) -> None:
+def _try_task(task: Task, model: nn.Module, batch: Batch) -> None:
+    """Ask a task for all that the loop will ask for, and raise if it is not what it must be."""
+    if not task.metrics:
+        raise ValueError(f"metrics must name the one that chooses the best checkpoint, got {task.metrics!r}")
+    n_targets, scores = task.n_targets(batch), task.score(model, batch)
+    if n_targets < 1:
+        raise ValueError(f"n_targets must be 1 or more, got {n_targets}")
+    if "loss" not in scores:
+        raise ValueError(f"score must give 'loss', got {', '.join(map(repr, scores)) or 'nothing'}")
+    loss = scores["loss"].total
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         raise ValueError(f"the loss must be a tensor with one number, got {loss!r}")
+    found = task.evaluate(model, [batch]).metrics
+    for metric in (LOSS, task.metrics[0]):
+        if metric.name not in found:
+            raise ValueError(f"evaluate must give {metric.name!r}, got {', '.join(map(repr, found)) or 'nothing'}")
 
 
 def _first_line(error: Exception) -> str:

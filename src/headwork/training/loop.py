@@ -9,34 +9,30 @@ from typing import NoReturn, cast
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
-from torch.optim import Optimizer
 
 from headwork.batches import Batch, to_device
 from headwork.data import Dataset, Examples
 from headwork.metric import MetricSum, MetricSums
+from headwork.seeds import derive_seed, seed_everything, unchanged_rng_states
 from headwork.storage import load
 from headwork.tasks import Evaluation, Task
-from headwork.training import evaluation
-from headwork.training.config import RunConfig, TrainingConfig
+from headwork.training.checkpoints import Progress
+from headwork.training.config import RunConfig
 from headwork.training.display import Display, Quiet
 from headwork.training.fit import check_fit
-from headwork.training.learner import Learner
-from headwork.training.loader import training_batches
-from headwork.training.machine import keep_memory, make_fabric
-from headwork.training.nonfinite import NonFiniteError, first_nonfinite
-from headwork.training.optimisation import EMA, gradient_norm, learning_rate, make_optimiser
-from headwork.training.plan import Plan
-from headwork.training.processes import (
+from headwork.training.learner import Learner, clip_gradient, learning_rate, make_learner
+from headwork.training.machine import (
     check_same_step,
+    keep_memory,
+    make_fabric,
     raise_if_asked,
     sum_over_processes,
     sum_scores_over_processes,
 )
-from headwork.training.progress import Progress
+from headwork.training.nonfinite import NonFiniteError, first_nonfinite
+from headwork.training.plan import Plan, ordered_batches, training_batches
 from headwork.training.recorder import Watcher
 from headwork.training.run import Run
-from headwork.training.seeds import derive_seed, seed_everything
 from headwork.training.session import Clock, Session
 from headwork.training.stopping import StoppedError, StopRequest
 
@@ -55,6 +51,7 @@ class TrainingResult:
     """Of the test set: its predictions beside its targets, if the task has such."""
 
 
+@unchanged_rng_states()
 def train_run(
     run: Run,
     display: Display | None = None,
@@ -72,10 +69,11 @@ def train_run(
     fabric.launch()
     model = build_model(run.config)
     check_fit(model, data)
+    display.say(f"{run.config.name} in {run.folder}")
     learner = make_learner(model, training, fabric)
     with Session(run, learner, plan, display, fabric.barrier) as session, stop.listening():
         progress = session.resume(watchers)
-        check_same_step(fabric, progress)
+        check_same_step(fabric, progress.step)
         clock = Clock(progress)
         try:
             for parts in training_batches(plan, data.train, progress.step):
@@ -140,7 +138,7 @@ def take_step(
         if not is_last and fabric.world_size == 1:
             raise_if_asked(fabric, stop)
 
-    loss, norm = sums.means()["loss"], clip(fabric, learner, training.clip)
+    loss, norm = sums.means()["loss"], clip_gradient(fabric, learner, training.clip)
     if not math.isfinite(loss) or (not math.isfinite(norm) and training.precision != "float16"):
         losses = [
             lambda number=number: cast(Tensor, score(learner.model, number)["loss"].total)
@@ -164,13 +162,11 @@ def evaluate(
 ) -> Evaluation:
     """All metrics on all examples, of the averaged weights if there are such; every process does the whole of it."""
     with learner.evaluating(), fabric.autocast():
-        found = evaluation.evaluate(task, learner.model, examples, batch_size, fabric.device)
+        found = task.evaluate(learner.model, ordered_batches(examples, batch_size, fabric.device))
         if not all(map(math.isfinite, found.metrics.values())):
             losses = (
-                lambda batch=batch: cast(
-                    Tensor, task.score(learner.model, to_device(batch, fabric.device))["loss"].total
-                )
-                for batch in evaluation.batches(examples, batch_size)
+                lambda batch=batch: cast(Tensor, task.score(learner.model, batch)["loss"].total)
+                for batch in ordered_batches(examples, batch_size, fabric.device)
             )
             raise_nonfinite(fabric, learner, f"the evaluation at step {step} gives {found.metrics}", losses)
     return found
@@ -189,23 +185,3 @@ def build_model(config: RunConfig) -> nn.Module:
     """The model that was given, or one with fresh weights from the seed."""
     seed_everything(config.training.seed)
     return config.model if isinstance(config.model, nn.Module) else config.model.build()
-
-
-def make_learner(model: nn.Module, training: TrainingConfig, fabric: Fabric) -> Learner:
-    """The model with its optimiser and its EMA, on their device."""
-    model.train()
-    wrapped = fabric.setup_module(cast(nn.Module, torch.compile(model)) if training.compile else model)
-    optimiser = cast(Optimizer, fabric.setup_optimizers(make_optimiser(training.optimiser, model)))
-    ema = None if training.ema is None else EMA(model, training.ema)
-    return Learner(model, wrapped, optimiser, ema, getattr(fabric.strategy.precision, "scaler", None))
-
-
-def clip(fabric: Fabric, learner: Learner, longest: float | None) -> float:
-    """Make the gradient no longer than that; how long it was."""
-    norm: Tensor | None = (
-        gradient_norm(learner.model)
-        if longest is None
-        else fabric.clip_gradients(learner.wrapped, learner.optimiser, max_norm=longest, error_if_nonfinite=False)
-    )
-    assert norm is not None
-    return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)

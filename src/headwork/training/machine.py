@@ -1,20 +1,24 @@
-"""The machine of a run: device, precision, processes, memory."""
+"""The machine of a run: device, precision, memory, and what several processes do together."""
 
 import ctypes
 import os
+import signal
+from typing import cast
 
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning_fabric.strategies.strategy import Strategy
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 from headwork.functional.processor import say_problem, try_half
+from headwork.metric import MetricSum
 from headwork.models.model import describe
 from headwork.training.config import Precision, TrainingConfig
+from headwork.training.stopping import StoppedError, StopRequest
 
 PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
 
@@ -84,3 +88,34 @@ def keep_memory() -> bool:
     trim_threshold, top_pad, mmap_threshold = -1, -2, -3
     kept = any(mallopt(mmap_threshold, size) for size in (2**30, 2**25))  # older ones refuse the larger
     return bool(kept and mallopt(trim_threshold, 2**31 - 1) and mallopt(top_pad, 2**26))
+
+
+def sum_scores_over_processes(fabric: Fabric, scores: dict[str, MetricSum]) -> dict[str, MetricSum]:
+    """The detached scores of all processes together."""
+    detached = {name: MetricSum(torch.as_tensor(total).detach(), weight) for name, (total, weight) in scores.items()}
+    if fabric.world_size == 1:
+        return detached
+    pairs = torch.tensor([(float(total), weight) for total, weight in detached.values()])
+    summed = cast(Tensor, fabric.all_reduce(pairs.double(), reduce_op="sum"))
+    return {name: MetricSum(both[0], float(both[1])) for name, both in zip(scores, summed, strict=True)}
+
+
+def sum_over_processes(fabric: Fabric, number: float) -> float:
+    if fabric.world_size == 1:
+        return number
+    return float(cast(Tensor, fabric.all_reduce(torch.tensor(number, dtype=torch.float64), reduce_op="sum")))
+
+
+def check_same_step(fabric: Fabric, step: int) -> None:
+    if sum_over_processes(fabric, step) != step * fabric.world_size:
+        raise RuntimeError(
+            f"all processes must go on from the same step: the run's folder must be on a disk that all machines share, "
+            f"got step {step} in process {fabric.global_rank}"
+        )
+
+
+def raise_if_asked(fabric: Fabric, stop: StopRequest) -> None:
+    """All processes stop together, whoever of them was asked."""
+    number = int(sum_over_processes(fabric, float(stop.signal_number or 0)))
+    if number:
+        raise StoppedError(signal.SIGTERM if fabric.world_size > 1 else number)

@@ -1,13 +1,18 @@
 """How long a run is, when it evaluates and saves, and which examples each step sees."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
+from torch.utils.data import DataLoader, Dataset
 
+from headwork.batches import Batch, to_device
 from headwork.data import Examples
+from headwork.seeds import derive_seed
 from headwork.training.config import TrainingConfig
-from headwork.training.seeds import derive_seed
+from headwork.training.stopping import leave_signals_to_parent
 
 
 @dataclass(frozen=True)
@@ -81,3 +86,40 @@ class Plan:
 @lru_cache(maxsize=2)
 def shuffled(n: int, seed: int) -> list[int]:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+class Fetch(Dataset[Batch]):
+    """Whole batches at once, so that a data set can work on all its examples in one operation."""
+
+    def __init__(self, examples: Examples) -> None:
+        self.examples = examples
+
+    def __getitem__(self, part: tuple[int | None, list[int]]) -> Batch:
+        epoch, indices = part
+        return self.examples.batch(indices, epoch)
+
+
+def as_it_is(batch: Any) -> Any:
+    """PyTorch would turn a tuple into a list."""
+    return batch
+
+
+def training_batches(plan: Plan, examples: Examples, first_step: int) -> Iterator[list[Batch]]:
+    """The parts of each step, together; with loader workers they are made ahead, and are the same."""
+    loader = DataLoader(
+        Fetch(examples),
+        batch_size=None,
+        sampler=(part for step in range(first_step, plan.n_steps) for part in plan.parts(step)),
+        num_workers=plan.training.workers,
+        collate_fn=as_it_is,
+        worker_init_fn=leave_signals_to_parent,
+    )
+    batches = iter(loader)
+    for _ in range(first_step, plan.n_steps):
+        yield [next(batches) for _ in range(plan.training.accumulate)]
+
+
+def ordered_batches(examples: Examples, batch_size: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+    """All examples once, in their own order and as they are, for an evaluation."""
+    for first in range(0, len(examples), batch_size):
+        yield to_device(examples.batch(range(first, min(first + batch_size, len(examples)))), device)

@@ -1,23 +1,29 @@
 """A run is a folder: what it is (`config.json`), how it goes (`metrics.jsonl`), what it has learned (`checkpoints`)."""
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
+import torch
 from torch import nn
 
 from headwork.data import DATA_CONFIGS, Dataset, Tokenizer
+from headwork.metric import SPLITS
 from headwork.models import CLASSES
+from headwork.seeds import unchanged_rng_states
 from headwork.serialise import config_from_dict, config_to_dict
-from headwork.storage.folders import DamagedError, replace_file
-from headwork.storage.lock import LOCK
+from headwork.storage.folders import LOCK, DamagedError, replace_file
 from headwork.storage.models import CONFIG, check_rebuilds, read_json
 from headwork.tasks import TASKS, Task
 from headwork.training.config import RunConfig
-from headwork.training.fit import fit_to_data, task_for
+from headwork.training.fit import check_parts, fit_to_data, task_for
 
 TOKENIZER = "tokenizer.json"
+N_HASHED = 8
+"""Examples of each part that the fingerprint of the data sees."""
 RUN_CLASSES = (RunConfig, *DATA_CONFIGS, *CLASSES, *TASKS)
 """What the file of a run may name without being passed."""
 
@@ -32,6 +38,8 @@ class Run:
     tokenizer: Tokenizer | None = None
     own_weights: bool = False
     """The model was given with its weights, and not built from the seed."""
+    fingerprint: str | None = None
+    """Of the data, so that a run does not go on with other data for the same task."""
 
     def load_data(self) -> Dataset:
         """Read the data of the run, which must still have its task and tokens: a text file, say, may have changed."""
@@ -45,11 +53,13 @@ class Run:
         return data
 
     def check_data(self, data: Dataset) -> None:
+        """Raise if the run was begun with other data."""
         same_task = task_for(self.config.training, data) == self.task
-        if not same_task or _tokenizer_json(data.tokenizer) != _tokenizer_json(self.tokenizer):
-            raise ValueError(
-                f"data must be what the run was begun with, got another task or tokenizer for {self.folder}"
-            )
+        same_tokens = _tokenizer_json(data.tokenizer) == _tokenizer_json(self.tokenizer)
+        if same_task and same_tokens and self.fingerprint in (None, fingerprint(data)):
+            return
+        what = "other examples" if same_task and same_tokens else "another task or tokenizer"
+        raise ValueError(f"data must be what the run was begun with, got {what} for {self.folder}")
 
     def files(self) -> dict[str, str]:
         """What the folder of a run holds beside its weights, and each checkpoint too, so that it can stand alone."""
@@ -58,6 +68,7 @@ class Run:
             "run": config_to_dict(self.config),
             "task": config_to_dict(self.task),
             "own_weights": self.own_weights,
+            "fingerprint": self.fingerprint,
             "has_tokenizer": self.tokenizer is not None,
         }
         texts = {CONFIG: json.dumps(about, indent=2) + "\n"}
@@ -68,9 +79,7 @@ class Run:
             replace_file(self.folder / name, text)
 
 
-def new_run(
-    config: RunConfig, folder: Path, data: Dataset | None = None, *, own_weights: bool = False, check: bool = True
-) -> Run:
+def new_run(config: RunConfig, folder: Path, data: Dataset | None = None, *, check: bool = True) -> Run:
     """A run that is about to begin; its folder must not hold anything yet (of many processes, one has to check).
 
     The data is read from the config unless it is given.
@@ -81,10 +90,12 @@ def new_run(
     if data is None:
         assert config.data is not None
         data = config.data.load(config.training.seed)
+    check_parts(data)
     config = replace(config, model=fit_to_data(config.model, data))
     if isinstance(config.model, nn.Module):  # better now than when the trained model cannot be loaded
         check_rebuilds(config.model, {"model": config_to_dict(config.model)})
-    return Run(folder, config, task_for(config.training, data), data.tokenizer, own_weights)
+    own_weights = isinstance(config.model, nn.Module)
+    return Run(folder, config, task_for(config.training, data), data.tokenizer, own_weights, fingerprint(data))
 
 
 def open_run(folder: Path, classes: Iterable[type] = ()) -> Run:
@@ -97,16 +108,29 @@ def open_run(folder: Path, classes: Iterable[type] = ()) -> Run:
             f"{folder} was written by headwork 0.1, which this version cannot read: names in models have changed. "
             "Train the model again, or use it with headwork 0.1"
         )
-    known = [*RUN_CLASSES, *classes]
-    config: object = config_from_dict(about["run"], known)
-    task: object = config_from_dict(about["task"], known)
+    config: object = config_from_dict(about["run"], RUN_CLASSES, classes)
+    task: object = config_from_dict(about["task"], RUN_CLASSES, classes)
     if not isinstance(config, RunConfig) or not isinstance(task, Task):
         raise DamagedError(f"{folder / CONFIG} is damaged: it must hold a RunConfig and a task")
     path = folder / TOKENIZER
     if about.get("has_tokenizer") and not path.is_file():
         raise DamagedError(f"{path} is missing")
     tokenizer = Tokenizer.from_json(path.read_text(encoding="utf-8")) if about.get("has_tokenizer") else None
-    return Run(folder, config, task, tokenizer, bool(about.get("own_weights")))
+    found = cast(str | None, about.get("fingerprint"))
+    return Run(folder, config, task, tokenizer, bool(about.get("own_weights")), found)
+
+
+@unchanged_rng_states()
+def fingerprint(data: Dataset) -> str:
+    """A hash of how many examples each part has and of the first of them: enough to notice that it is other data."""
+    found = hashlib.sha256()
+    for name in SPLITS:
+        part = getattr(data, name)
+        found.update(f"{name} {len(part)}".encode())
+        for tensor in part.batch(range(min(N_HASHED, len(part)))):
+            found.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+            found.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return found.hexdigest()
 
 
 def is_run(folder: Path) -> bool:

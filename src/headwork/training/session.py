@@ -6,15 +6,21 @@ from contextlib import ExitStack
 from typing import cast
 
 from headwork.metric import MetricRow, Split
-from headwork.storage.folders import MANIFEST, sweep, verify
-from headwork.storage.lock import locked
+from headwork.storage.folders import MANIFEST, locked, sweep, verify
 from headwork.storage.models import CONFIG, WEIGHTS, find_model, read_tensors
-from headwork.training.best import best_checkpoint, keep_best
-from headwork.training.checkpoints import find_whole, load_checkpoint, prune, save_checkpoint, set_aside
+from headwork.training.checkpoints import (
+    Progress,
+    best_checkpoint,
+    find_whole,
+    keep_best,
+    load_checkpoint,
+    prune,
+    save_checkpoint,
+    set_aside,
+)
 from headwork.training.display import Display
 from headwork.training.learner import Learner
 from headwork.training.plan import Plan
-from headwork.training.progress import Progress
 from headwork.training.recorder import Recorder, Watcher
 from headwork.training.run import Run
 
@@ -22,9 +28,7 @@ from headwork.training.run import Run
 class Session:
     """The files of a run while it is trained: locked, resumed, recorded, saved. Of all processes one writes."""
 
-    def __init__(
-        self, run: Run, learner: Learner, plan: Plan, display: Display, wait: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, run: Run, learner: Learner, plan: Plan, display: Display, wait: Callable[[], object]) -> None:
         self.run, self.learner, self.plan, self.display, self.wait_for_all = run, learner, plan, display, wait
         self.writes, self.recorder, self.leaving = plan.rank == 0, cast(Recorder | None, None), ExitStack()
 

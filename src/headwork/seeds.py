@@ -43,7 +43,11 @@ def set_rng_states(states: dict[str, Any]) -> None:
 @contextmanager
 def unchanged_rng_states() -> Iterator[None]:
     """Whatever the block draws, the generators go on afterwards as if it had not."""
-    states = rng_states()
-    with torch.random.fork_rng(devices=[]):
-        yield
-    set_rng_states(states)
+    numpy_state = np.random.get_state()  # noqa: NPY002
+    python_state = random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002

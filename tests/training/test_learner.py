@@ -10,7 +10,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from headwork.layers import GaussianAttention
 from headwork.training import SGD, AdamW, Constant, Cosine
-from headwork.training.optimisation import EMA, gradient_norm, learning_rate, make_optimiser, parameter_groups
+from headwork.training.learner import EMA, gradient_norm, learning_rate, make_optimiser, parameter_groups
 
 
 @pytest.mark.parametrize(("n_steps", "warmup"), [(100, 0.1), (7, 0.3), (53, 0.0), (2, 0.5), (1, 0.0), (10, 0.99)])
