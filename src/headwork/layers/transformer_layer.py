@@ -126,10 +126,10 @@ class DecoderLayer(ResidualLayer):
         attention_dropout: float = 0.0,
         cross_attention: bool = True,
     ) -> None:
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         attention = {"attention": make_attention(heads, d_model, position=position, dropout=attention_dropout)}
         if cross_attention:
             attention["cross_attention"] = make_attention(heads, d_model, dropout=attention_dropout)
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         super().__init__(
             d_model, feed_forward=feed_forward, norm_order=norm_order, norm=norm, dropout=dropout, **attention
         )
