@@ -25,12 +25,6 @@ from headwork.figures.curves import draw_curves as draw_curves
 from headwork.figures.head_log import log_heads as log_heads
 from headwork.figures.heads import draw_position_heads as draw_position_heads
 from headwork.figures.inside import draw_inside as draw_inside
-from headwork.figures.panels import MARKERS as MARKERS
-from headwork.figures.panels import MEASURED as MEASURED
-from headwork.figures.panels import PREDICTED as PREDICTED
-from headwork.figures.panels import PRINTED as PRINTED
-from headwork.figures.panels import outline as outline
-from headwork.figures.panels import panels as panels
 from headwork.figures.style import Picture as Picture
 from headwork.figures.style import figure_to_svg as figure_to_svg
 from headwork.figures.style import figure_to_webp as figure_to_webp

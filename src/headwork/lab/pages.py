@@ -7,9 +7,9 @@ from typing import Any
 
 from PIL import Image
 
+from headwork.figures import plot_style
 from headwork.lab.catalogue import DOCUMENTS, TITLES
 from headwork.lab.claim import Finding
-from headwork.lab.plots import plot_style
 from headwork.serialise import config_to_dict
 from headwork.tables import Table
 
