@@ -16,7 +16,7 @@ from headwork.figures import (
     draw_attention_over_image,
     figure_to_svg,
 )
-from headwork.figures.text_labels import MARKS, visible
+from headwork.figures.style import MARKS, visible
 from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig, ResNet, ResNetConfig
 
 from ..models.small_models import classifier, decoder, encoder, encoder_decoder, ready, vision_transformer

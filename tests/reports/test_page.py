@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwork.figures import Figure, Picture, figure_to_svg
-from headwork.reports import pictures
+from headwork.reports import page as page_module
 from headwork.reports.page import STYLE, Facts, Page
 from headwork.tables import Table, show
 
@@ -122,7 +122,7 @@ def photographs():
 
 
 def test_large_drawings_become_pixels(monkeypatch):
-    assert "<svg" in pictures.embed_picture(photographs(), "x")
+    assert "<svg" in page_module.embed_picture(photographs(), "x")
     monkeypatch.setattr(pictures, "LARGEST_SVG", 100_000)
     page = Page("x")
     page.add("", photographs())
@@ -132,9 +132,9 @@ def test_large_drawings_become_pixels(monkeypatch):
     assert image["alt"] == "<noise>"
     assert not reader.named("svg")
     torch.manual_seed(3)
-    first = pictures.embed_picture(photographs(), "x")
+    first = page_module.embed_picture(photographs(), "x")
     torch.manual_seed(3)
-    assert pictures.embed_picture(photographs(), "x") == first
+    assert page_module.embed_picture(photographs(), "x") == first
 
 
 def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):

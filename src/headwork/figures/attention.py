@@ -17,9 +17,8 @@ from matplotlib.figure import Figure, FigureBase
 from torch import Tensor, nn
 
 from headwork.figures.heads import draw_position_heads_of
-from headwork.figures.style import GLOW, INK, UPWARDS, Picture, plot_style, show_image
-from headwork.figures.text_labels import visible as make_visible
-from headwork.inspection.attention import attention_layers, attention_weights_of
+from headwork.figures.style import GLOW, INK, UPWARDS, Picture, make_visible, plot_style, show_image
+from headwork.inspection.heads import attention_layers, attention_weights_of
 from headwork.layers import AttentionPooling, PositionAttention, QueryShiftAttention
 from headwork.models import describe
 

@@ -10,8 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from headwork.checks import nearest
-from headwork.figures.style import plot_style
-from headwork.figures.text_labels import shorten
+from headwork.figures.style import plot_style, shorten
 from headwork.metric import LOSS, Metric, MetricRow, best_row, last_row
 
 N_POINTS_MARKED = 40

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headwork.inspection.html_table import html_table
+from headwork.inspection.recording import check_inputs
 from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.evaluation_mode import evaluation_mode
 from headwork.layers.hook_point import HookPoint
+from headwork.tables import Table
 
 Operation = Literal[
     "projections", "scores", "mixing", "attention", "feed-forward", "embedding", "output", "convolution", "other"
@@ -32,7 +33,7 @@ class CostRow:
     flops: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cost:
     """The price of one forward pass. A multiplication and an addition are 2 FLOPs.
 
@@ -98,7 +99,7 @@ class Cost:
             f"and all else together from {self.whole_crossover:,}."
         )
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [
             f"parameters        {self.n_parameters:,} ({_bytes(self.parameter_bytes)})",
             f"activations       {_bytes(self.activation_bytes)} kept for the backward pass",
@@ -109,12 +110,10 @@ class Cost:
         return "\n".join([*lines, self.verdict()])
 
     def _repr_html_(self) -> str:
-        rows = [
-            (kind, f"{flops:,}", f"{flops / max(self.flops, 1):.1%}") for kind, flops in self.by_operation().items()
-        ]
+        rows = tuple((kind, flops, f"{flops / max(self.flops, 1):.1%}") for kind, flops in self.by_operation().items())
         lines = str(self).splitlines()
         about = "<br>".join(lines[:3] + lines[3 + len(rows) :])
-        return f"<p>{about}</p>" + html_table(("operation", "FLOPs", "share"), rows)
+        return f"<p>{about}</p>" + Table(("operation", "FLOPs", "share"), rows).html()
 
 
 def cost(model: nn.Module, *inputs: Tensor, **keywords: object) -> Cost:
@@ -128,6 +127,7 @@ def cost(model: nn.Module, *inputs: Tensor, **keywords: object) -> Cost:
     At 5 tokens the projections cost 25.6 times the attention products.
     Attention products overtake the projections from 128 tokens on, and all else together from 128.
     """
+    check_inputs("cost", model, inputs, keywords)
     counter = FlopCounterMode(display=False, custom_mapping=_ALSO_COUNTED)
     calls = _Calls(counter)
     given = [t for t in (*inputs, *keywords.values()) if isinstance(t, Tensor)]

@@ -13,9 +13,8 @@ from headwork.data import Dataset, Examples, Tokenizer
 from headwork.figures import Mistake, Picture, draw_attention
 from headwork.generation import Sample, stream_long, translate
 from headwork.models import Decoder, EncoderDecoder, describe
-from headwork.reports.classification import Classification, list_texts, show_images
 from headwork.reports.page import Part, Passage
-from headwork.reports.run_report import RunReport, write_report
+from headwork.reports.run_report import Classification, RunReport, list_texts, show_images, write_report
 from headwork.storage.metrics_log import METRICS, read_metrics
 from headwork.tables import Cell, Table
 from headwork.training.run import Run

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from headwork.figures import Picture
-from headwork.reports.pictures import embed_picture
+from headwork.figures import Picture, figure_to_svg, figure_to_webp
 from headwork.tables import Cell, Table, show
 
 STYLE = Path(__file__).with_name("page.css")
+
+LARGEST_SVG = 300_000
+"""Characters; a larger drawing goes into the page as pixels if these take less."""
 
 HEAD = """<!DOCTYPE html>
 <html lang="en">
@@ -115,3 +117,18 @@ def _markup(part: Part, name: str) -> str:
             return embed_picture(part, name)
         case Table() | Facts() | Passage():
             return part.html()
+
+
+def embed_picture(picture: Picture, name: str) -> str:
+    """The picture as markup without any outside reference, as SVG if that is small, else as pixels.
+
+    `name` keeps its ids apart from those of other pictures.
+    """
+    width = f"{picture.figure.get_figwidth():.3g}in"
+    alt = escape(picture.alt or picture.caption)
+    drawing = figure_to_svg(picture.figure, name)
+    if len(drawing) > LARGEST_SVG and len(pixels := figure_to_webp(picture.figure)) < len(drawing):
+        drawn = f'<img src="data:image/webp;base64,{pixels}" alt="{alt}">'
+    else:
+        drawn = drawing.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
+    return f'<figure style="--width: {width}">\n{drawn}\n<figcaption>{escape(picture.caption)}</figcaption>\n</figure>'

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from headwork.inspection.centres import Snapshot, snapshot_centres
+from headwork.inspection.heads import Snapshot, snapshot_centres
 from headwork.training.plan import Plan
 from headwork.training.recorder import Watcher
 
