@@ -123,7 +123,7 @@ def photographs():
 
 def test_large_drawings_become_pixels(monkeypatch):
     assert "<svg" in page_module.embed_picture(photographs(), "x")
-    monkeypatch.setattr(pictures, "LARGEST_SVG", 100_000)
+    monkeypatch.setattr(page_module, "LARGEST_SVG", 100_000)
     page = Page("x")
     page.add("", photographs())
     reader = read_page(page.html())
@@ -207,3 +207,13 @@ def test_a_table_that_ends_with_a_text_is_prose():
 def test_a_row_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="a row must have a cell for each column"):
         Table(("a", "b"), ((1,),))
+
+
+def test_names_of_classes_break_between_words_and_long_facts_have_a_row():
+    command = "headwork train digits-vit --epochs 1 --out runs/one"
+    html = Facts((("model", "VisionTransformer"), ("command", command))).html()
+    assert "<div><dt>model</dt><dd>Vision<wbr>Transformer</dd></div>" in html
+    assert '<div class="long"><dt>command</dt>' in html
+    style = STYLE.read_text()
+    assert re.search(r"\ndd {[^}]*overflow-wrap: break-word", style)
+    assert re.search(r"figure svg, figure img {[^}]*max-width: 100%", style)

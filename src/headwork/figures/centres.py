@@ -18,7 +18,7 @@ from headwork.functional.gaussian import full_precision
 from headwork.inspection.heads import HeadCentres, Snapshot, gaussian_layers, half_radius, snapshot_centres
 
 MOST_ACROSS = 6
-"""So many layers stand beside each other before the next row begins."""
+"""The number of layers side by side; the others follow in more rows."""
 
 WIDEST_OUTLINE = 4.0
 """Pixels: an outline that reaches further from its centre may be cut, so that the others stay large."""
@@ -134,7 +134,7 @@ def _outline(row: float, column: float, precision: Tensor, color: str) -> Ellips
 
 
 def _reach(history: Sequence[Snapshot]) -> float:
-    """So many pixels around the query hold all centres and the outlines around them, unless these are very wide."""
+    """How many pixels around the query hold all centres and the outlines around them, unless these are very wide."""
     reach = 2.0
     for snapshot in history:
         for centres in snapshot.values():

@@ -73,12 +73,12 @@ class Cost:
 
     @property
     def crossover(self) -> int | None:
-        """From so many tokens on the attention products cost no less than the projections; None: no such attention."""
+        """The number of tokens from which attention products cost as much as projections; None: they never do."""
         return math.ceil(self.n_tokens * self.projections / self.attention) if self.n_tokens else None
 
     @property
     def whole_crossover(self) -> int | None:
-        """From so many tokens on they cost no less than everything else together."""
+        """The number of tokens from which they cost as much as everything else together."""
         if not self.n_tokens:
             return None
         return math.ceil(self.n_tokens * (self.flops - self.attention) / self.attention)

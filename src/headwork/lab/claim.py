@@ -190,8 +190,8 @@ class Finding(Generic[S, R]):
         return self.verdict.word + seeds
 
     def table_of_broken(self) -> Table:
-        """What is wrong in each broken variant, and the check that tells."""
-        columns = ("what is wrong", "the check that tells", "predicted", "measured", "tolerance", "")
+        """What is wrong in each broken variant, and the check that fails."""
+        columns = ("what is wrong", "the check that fails", "predicted", "measured", "tolerance", "")
         broken = (self.broken or {}).items()
         return Table(columns, tuple((what, *bad.headline.cells, bad.word) for what, bad in broken))
 

@@ -1,11 +1,14 @@
 """The report of a run: what training measured, what the model generates, and the attention of its heads."""
 
+import platform
 import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
+import torch
 from torch import Generator, Tensor, nn
 
 from headwork.batches import to_device
@@ -64,7 +67,7 @@ def report_run(
             *describe_run(run, model),
             *([] if baseline is None else [("bag-of-words baseline", f"{100 * baseline:.1f} %")]),
             *([] if date is None else [("date", date)]),
-            *([] if seconds is None else [("training time", str(timedelta(seconds=round(seconds))))]),
+            *([] if seconds is None else [("training time (h:mm:ss)", str(timedelta(seconds=round(seconds))))]),
             *([] if command is None else [("command", command)]),
         ),
         rows=read_metrics(run.folder / METRICS),
@@ -88,10 +91,11 @@ def describe_run(run: Run, model: nn.Module) -> Iterator[tuple[str, Cell]]:
     yield "optimiser", f"{type(training.optimiser).__name__}, learning rate {training.optimiser.lr:g}"
     yield "seed", training.seed
     yield "precision", training.precision
+    yield "versions", f"headwork {version('headwork')}, PyTorch {torch.__version__}, Python {platform.python_version()}"
 
 
 def count(n: int | None, what: str) -> str:
-    """So many of something.
+    """A number of things.
 
     >>> count(1, "epoch"), count(1200, "step")
     ('1 epoch', '1,200 steps')

@@ -1,6 +1,7 @@
 """One HTML file that needs nothing else: headings with paragraphs, pictures and tables, for a screen and for paper."""
 
 import os
+import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -9,6 +10,9 @@ from headwork.figures import Picture, figure_to_svg, figure_to_webp
 from headwork.tables import Cell, Table, show
 
 STYLE = Path(__file__).with_name("page.css")
+
+LONGEST_FACT = 40
+"""Characters beside the other facts."""
 
 LARGEST_SVG = 300_000
 """Characters; a larger drawing goes into the page as pixels if these take less."""
@@ -36,10 +40,15 @@ class Facts:
     facts: tuple[tuple[str, Cell], ...]
 
     def html(self) -> str:
-        pairs = "\n".join(
-            f"<div><dt>{escape(name)}</dt><dd>{escape(show(value))}</dd></div>" for name, value in self.facts
-        )
+        pairs = "\n".join(_fact(name, show(value)) for name, value in self.facts)
         return f'<dl class="facts">\n{pairs}\n</dl>'
+
+
+def _fact(name: str, value: str) -> str:
+    """A long value has a row of its own; a class name may break where its words meet."""
+    long = ' class="long"' if len(value) > LONGEST_FACT else ""
+    breakable = re.sub("(?<=[a-z])(?=[A-Z])", "<wbr>", escape(value))
+    return f"<div{long}><dt>{escape(name)}</dt><dd>{breakable}</dd></div>"
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,9 @@ def write_report(report: RunReport, path: Path) -> None:
 
 
 def make_page(report: RunReport) -> Page:
-    page = Page(report.title, report.result, f"Written by headwork {version('headwork')}; all of it is in this file.")
+    page = Page(
+        report.title, report.result, f"Written by headwork {version('headwork')}. This page needs no other file."
+    )
     if report.facts:
         page.add("", Facts(tuple(report.facts)))
     if report.rows:
