@@ -2,8 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -161,20 +161,13 @@ class _Calls:
 
     @contextmanager
     def watching(self, model: nn.Module) -> Iterator[None]:
-        hooks = [
-            hook
-            for name, module in model.named_modules()
-            if not isinstance(module, HookPoint)  # to look at attention weights is to compute them
-            for hook in (
-                module.register_forward_pre_hook(partial(self._enter, name), with_kwargs=True),
-                module.register_forward_hook(self._leave),
-            )
-        ]
-        try:
+        with ExitStack() as hooks:
+            for name, module in model.named_modules():
+                if not isinstance(module, HookPoint):  # to look at attention weights is to compute them
+                    enter = partial(self._enter, name)
+                    hooks.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
+                    hooks.callback(module.register_forward_hook(self._leave).remove)
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     def _enter(self, name: str, module: nn.Module, inputs: tuple[object, ...], keywords: dict[str, object]) -> None:
         if isinstance(module, MultiHeadAttention):
@@ -198,10 +191,8 @@ class _KeptForBackward:
         self.known = {t.untyped_storage()._cdata: t.untyped_storage() for t in there_anyway}
         self.total_bytes = 0
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        with torch.autograd.graph.saved_tensors_hooks(self._count, lambda kept: kept):
-            yield
+    def watching(self) -> AbstractContextManager[None]:
+        return torch.autograd.graph.saved_tensors_hooks(self._count, lambda kept: kept)
 
     def _count(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -251,17 +242,19 @@ def _operation(model: nn.Module, name: str) -> Operation:
     return "output" if parts and parts[-1] == "classifier" else "other"
 
 
-def _bytes(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            break
-        count /= 1024
-    return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+def _bytes(count: int) -> str:
+    value, unit = _scale(count, 1024, ("bytes", "KiB", "MiB", "GiB"))
+    return f"{value:,.0f} {unit}" if unit == "bytes" else f"{value:,.1f} {unit}"
 
 
-def _short(count: float) -> str:
-    for unit in ("", "K", "M", "G", "T", "P"):
-        if count < 1000 or unit == "P":
-            break
-        count /= 1000
-    return f"{count:.3g} {unit}FLOPs"
+def _short(count: int) -> str:
+    value, unit = _scale(count, 1000, ("", "K", "M", "G", "T", "P"))
+    return f"{value:.3g} {unit}FLOPs"
+
+
+def _scale(count: float, base: int, units: Sequence[str]) -> tuple[float, str]:
+    """The number in the largest of these units that leaves 1 or more of it."""
+    power = 0
+    while count >= base and power < len(units) - 1:
+        count, power = count / base, power + 1
+    return count, units[power]

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, nn
 
 from headwork.batches import to_device
 from headwork.data import Dataset, Examples, Tokenizer
@@ -20,6 +20,7 @@ from headwork.reports.page import Part, Passage
 from headwork.reports.run_report import Classification, RunReport, list_texts, show_images, write_report
 from headwork.storage.metrics_log import METRICS, read_metrics
 from headwork.tables import Cell, Table
+from headwork.tasks import Evaluation
 from headwork.training.run import Run
 
 REPORT = "report.html"
@@ -28,22 +29,6 @@ N_EXAMPLES = 2
 N_TRANSLATED = 10
 N_WRITTEN = 400
 HEADING = "Where the heads look"
-
-
-@runtime_checkable
-class Evaluation(Protocol):
-    """What was measured on the test data."""
-
-    @property
-    def metrics(self) -> dict[str, float]: ...
-
-    @property
-    def predictions(self) -> Tensor | None:
-        """Of a classifier the probabilities, example x class."""
-
-    @property
-    def targets(self) -> Tensor | None:
-        """Of a classifier the true class of each example."""
 
 
 def report_run(
@@ -61,15 +46,16 @@ def report_run(
 
     `baseline` is an accuracy to compare with; `date`, `seconds` of training and `command` are shown if given.
     """
+    given: dict[str, Cell] = {
+        "bag-of-words baseline": None if baseline is None else f"{100 * baseline:.1f} %",
+        "date": date,
+        "training time (h:mm:ss)": None if seconds is None else str(timedelta(seconds=round(seconds))),
+        "command": command,
+        "versions": f"headwork {version('headwork')}, PyTorch {torch.__version__}, Python {platform.python_version()}",
+    }
     report = RunReport(
         title=f"{run.config.name} in {run.folder.name}",
-        facts=(
-            *describe_run(run, model),
-            *([] if baseline is None else [("bag-of-words baseline", f"{100 * baseline:.1f} %")]),
-            *([] if date is None else [("date", date)]),
-            *([] if seconds is None else [("training time (h:mm:ss)", str(timedelta(seconds=round(seconds))))]),
-            *([] if command is None else [("command", command)]),
-        ),
+        facts=(*describe_run(run, model), *((name, fact) for name, fact in given.items() if fact is not None)),
         rows=read_metrics(run.folder / METRICS),
         metric=run.task.metrics[0],
         label_smoothing=run.config.training.label_smoothing,
@@ -91,7 +77,6 @@ def describe_run(run: Run, model: nn.Module) -> Iterator[tuple[str, Cell]]:
     yield "optimiser", f"{type(training.optimiser).__name__}, learning rate {training.optimiser.lr:g}"
     yield "seed", training.seed
     yield "precision", training.precision
-    yield "versions", f"headwork {version('headwork')}, PyTorch {torch.__version__}, Python {platform.python_version()}"
 
 
 def count(n: int | None, what: str) -> str:
