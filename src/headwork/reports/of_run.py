@@ -95,7 +95,7 @@ def choices_of(config: object) -> Iterator[tuple[str, Cell]]:
         "n_layers": "layers",
         "position": "positions",
         "pooling": "pooling",
-        "norm_order": "norm",
+        "norm_order": "norm order",
     }
     for name, words in shown.items():
         value = getattr(config, name, None)
