@@ -1,7 +1,9 @@
 """Errors that name the argument, the rule and the value; at the end, the rules that fields of a config may carry."""
 
 import difflib
+import reprlib
 from collections.abc import Collection, Iterable
+from types import UnionType
 from typing import Annotated
 
 
@@ -27,6 +29,18 @@ def check_not_negative(**counts: int | None) -> None:
     for name, count in counts.items():
         if count is not None and count < 0:
             raise ValueError(f"{name} must be 0 or more, got {count}")
+
+
+def check_type(kind: type | UnionType, what: str, **values: object) -> None:
+    """An argument is of the kind it has to be.
+
+    >>> check_type(str, "a name", points=3)
+    Traceback (most recent call last):
+    TypeError: points must be a name, got 3
+    """
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be {what}, got {reprlib.repr(value)}")
 
 
 def check_above_zero(**numbers: float) -> None:

@@ -16,7 +16,7 @@ from headwork.figures import (
     draw_attention_over_image,
     figure_to_svg,
 )
-from headwork.figures.text_labels import MARKS, visible
+from headwork.figures.style import MARKS, make_visible
 from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig, ResNet, ResNetConfig
 
 from ..models.small_models import classifier, decoder, encoder, encoder_decoder, ready, vision_transformer
@@ -286,7 +286,7 @@ def test_an_image_of_another_size_has_another_grid():
     ],
 )
 def test_every_letter_of_a_token_can_be_seen(token, label):
-    assert visible(token) == label
+    assert make_visible(token) == label
 
 
 def test_the_font_has_the_marks():

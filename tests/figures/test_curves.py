@@ -97,3 +97,8 @@ def test_a_percentage_is_drawn_in_per_cent():
     loss, accuracy = draw_curves([row(1, "valid", accuracy=0.5)], ACCURACY).axes
     assert accuracy.yaxis.get_major_formatter()(0.5) in ("50 %", "50.0 %")
     assert "%" not in loss.yaxis.get_major_formatter()(0.5)
+
+
+def test_the_axis_of_one_epoch_has_whole_epochs_only():
+    ax = draw_curves([row(1, "valid")]).axes[0]
+    assert all(tick == round(tick) for tick in ax.get_xticks())

@@ -1,5 +1,7 @@
 """One small model of each kind, with weights large enough that every part matters, and inputs for it."""
 
+import re
+
 import torch
 from torch import Tensor, nn
 
@@ -120,3 +122,9 @@ def hooks_of(model: nn.Module) -> dict[str, list[object]]:
         name: [list(hooks.items()) for kind, hooks in vars(module).items() if kind.endswith("_hooks")]
         for name, module in model.named_modules()
     }
+
+
+def cells_of(html: str) -> list[list[str]]:
+    """The cells of a table, row by row."""
+    rows = re.findall(r"<tr>(.*?)</tr>", html, flags=re.DOTALL)
+    return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]

@@ -124,6 +124,42 @@ def test_the_mean_step_of_a_layer(decoder, ids):
     torch.testing.assert_close(seen["layers.1"], plain["layers.0"] + step)
 
 
+@pytest.mark.parametrize("make", [small_encoder, small_translator])
+def test_padding_changes_no_mean(make):
+    model = make()
+    short, long = (torch.randint(VOCAB, (1, n)) for n in (5, 8))
+    padded = torch.cat([torch.cat([short, torch.randint(VOCAB, (1, 3))], 1), long])
+    visible = torch.arange(8) < torch.tensor([[5], [8]])
+    inputs, masks = (padded,), {"visible": visible}
+    if make is small_translator:
+        inputs, masks = (padded, padded), {"source_visible": visible, "target_visible": visible}
+    description = describe(model)
+    for name in (*description.attention, *description.cross_attention):
+        point = f"{name}.heads"
+        with hw.record(model, point) as plain:
+            model(*inputs, **masks)
+        with hw.ablate(model, heads={name: [1]}, by="mean"), hw.record(model, point) as seen:
+            model(*inputs, **masks)
+        mean = plain[point][visible][:, 1].mean(0)
+        torch.testing.assert_close(seen[point][:, :, 1], mean.expand(2, 8, -1))
+    for name, before in zip(description.layers[1:], description.layers, strict=False):
+        if name.partition(".")[0] != before.partition(".")[0]:
+            continue
+        with hw.record(model, name, before) as plain:
+            model(*inputs, **masks)
+        with hw.ablate(model, layers=name, by="mean"), hw.record(model, name, before) as seen:
+            model(*inputs, **masks)
+        step = (plain[name] - plain[before])[visible].mean(0)
+        torch.testing.assert_close(seen[name], plain[before] + step)
+    assert not any(hook for hooks in hooks_of(model).values() for hook in hooks)
+
+
+def test_one_visible_token_has_no_mean():
+    model, visible = small_encoder(), torch.tensor([[True, False, False]])
+    with raises("there is one row with one token"), hw.ablate(model, layers="layers.0", by="mean"):
+        model(torch.randint(VOCAB, (1, 3)), visible=visible)
+
+
 def test_heads_and_layers_and_patches_together(decoder, ids):
     with (
         hw.patch(decoder, {"layers.0": lambda x: x + 1}),
@@ -169,6 +205,23 @@ def test_a_model_without_description_is_asked_by_the_names_of_its_modules():
         assert torch.equal(network(x), network[1](x))
     with raises("its output; 1 has not"), hw.ablate(network, layers=["1"]):
         network(x)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_arguments_of_the_wrong_type_are_named(decoder):
+    for arguments, message in (
+        ({"heads": ["layers.0.attention"]}, "heads must be a mapping from names of attention modules to numbers"),
+        ({"heads": {"layers.0.attention": 1}}, "heads must be a list of the heads to switch off at layers.0.attention"),
+        ({"heads": {"layers.0.attention": ["a"]}}, "layers.0.attention, whole numbers, got 'a'"),
+        ({"heads": {3: [1]}}, "name must be the name of a point, or a pattern of names, got 3"),
+        ({"layers": 1}, "layers must be a name or several names, got 1"),
+        ({"layers": [1]}, "name must be the name of a point, or a pattern of names, got 1"),
+        ({"layers": "layers.0", "by": None}, "by must be 'zero', 'mean' or a recording, got None"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(message)):
+            hw.ablate(decoder, **arguments).__enter__()
+    with pytest.raises(TypeError, match="model must be a module, got 'gpt2'"):
+        hw.ablate("gpt2", layers="layers.0").__enter__()
 
 
 @pytest.mark.usefixtures("as_users_run_it")

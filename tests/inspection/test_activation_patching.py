@@ -155,3 +155,31 @@ def test_a_cache_of_one_call_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match="calls the model several times: leave out cache"):
             ask()
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "gpt2"}, "model must be a module, got 'gpt2'"),
+        ({"clean": [1, 2]}, "clean must be a tensor or a tuple of tensors, got [1, 2]"),
+        ({"corrupted": (torch.zeros(1), None)}, "corrupted must be a tensor or a tuple of tensors, got None"),
+        ({"points": 3}, "points must be the name of a point or several names, got 3"),
+        ({"points": [3]}, "name must be the name of a point, or a pattern of names, got 3"),
+        ({"metric": 0.5}, "metric must be a function of the model's output, got 0.5"),
+        ({"metric": lambda logits: logits[0, -1]}, "metric must be a function that returns one number, got tensor(["),
+        ({"metric": lambda logits: None}, "metric must be a function that returns one number, got None"),
+        ({"each": 1}, "each must be the names of axes, got 1"),
+    ],
+)
+def test_arguments_of_the_wrong_type_are_named(change, message):
+    clean, corrupted = torch.tensor([[3, 1, 4]]), torch.tensor([[3, 1, 9]])
+    arguments = {
+        "model": small_decoder(),
+        "clean": clean,
+        "corrupted": corrupted,
+        "points": "layers.1",
+        "metric": lambda logits: logits[0, -1, 7],
+    }
+    with pytest.raises(TypeError, match=re.escape(message)):
+        hw.inspection.patching_effects(**arguments | change)

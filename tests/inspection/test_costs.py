@@ -11,6 +11,7 @@ import headwork as hw
 from headwork.choices import FeedForward, Heads, RelativePositions
 from headwork.layers import EncoderLayer, MultiHeadAttention
 from headwork.models import PUBLISHED, Encoder, EncoderConfig
+from tests.inspection.small_models import cells_of
 
 from .test_tracing import inputs_of
 
@@ -169,6 +170,6 @@ def test_a_notebook_shows_a_table_of_operations():
     attention, x = MultiHeadAttention(d_model=64, n_heads=4), torch.randn(1, 5, 64)
     found = hw.cost(attention, x, x)
     html = found._repr_html_()
-    assert f"<td>projections</td><td>{found.projections:,}</td>" in html
+    assert ["projections", f"{found.projections:,}", "96.2%"] in cells_of(html)
     for line in (*str(found).splitlines()[:3], *found.verdict().splitlines()):
         assert line in html

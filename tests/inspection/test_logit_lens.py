@@ -139,3 +139,11 @@ def test_layers_that_change_the_shape_have_no_lens() -> None:
     resnet = hw.models.ResNetConfig(n_classes=5, n_blocks=1).build()
     with pytest.raises(ValueError, match="lens needs layers that all keep the shape of what they read, got"):
         hw.lens(resnet, torch.rand(1, 3, 16, 16))
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_arguments_of_the_wrong_type_are_named():
+    with pytest.raises(TypeError, match="model must be a module, got 'gpt2'"):
+        hw.lens("gpt2", torch.zeros(1, 5))
+    with pytest.raises(TypeError, match=r"lens runs the model: pass its inputs, as in hw.lens\(model, x\)"):
+        hw.lens(small_decoder())

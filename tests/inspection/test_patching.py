@@ -456,3 +456,18 @@ def test_an_edit_in_place_that_changes_no_number_still_passes_its_gradient(point
         model(ids).square().sum().backward()
     assert gate.grad is not None
     assert gate.grad != 0
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_arguments_of_the_wrong_type_are_named():
+    model = nn.Linear(3, 5)
+    for arguments, message in (
+        (("gpt2", {}), "model must be a module, got 'gpt2'"),
+        ((model, ["output"]), "edits must be a mapping from names of points to edits, got ['output']"),
+        ((model, {3: 0.0}), "name must be the name of a point, or a pattern of names, got 3"),
+        ((model, {"output": "zero"}), "the edit of 'output' must be a function, a tensor or a number, got 'zero'"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(message)):
+            hw.patch(*arguments).__enter__()
+    with pytest.raises(TypeError, match="model must be a module"):
+        hw.record({"layers": 3}).__enter__()

@@ -1,6 +1,7 @@
 """hw.trace: every intermediate with its name, axes and shape."""
 
 import dataclasses
+import re
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from headwork.models import (
     ResNetConfig,
     VisionTransformerConfig,
 )
+from tests.inspection.small_models import cells_of
 
 
 def inputs_of(config, n_tokens=5):
@@ -112,10 +114,25 @@ def test_an_unknown_name_names_the_nearest():
         table["poling"]
 
 
-def test_a_module_without_named_axes_has_an_empty_trace():
-    table = hw.trace(nn.Linear(3, 3), torch.zeros(1, 3))
-    assert len(table) == 0
-    assert str(table) == ""
+def test_a_module_without_named_axes_is_listed_by_names_and_shapes():
+    network = nn.Sequential(nn.Linear(3, 5), nn.ReLU())
+    assert str(hw.trace(network, torch.zeros(2, 3))).splitlines() == [
+        "0       [2, 5]",
+        "1       [2, 5]",
+        "output  [2, 5]",
+    ]
+    assert repr(hw.trace(network, torch.zeros(2, 3))) == str(hw.trace(network, torch.zeros(2, 3)))
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("look", [hw.trace, hw.cost])
+def test_without_inputs_the_error_says_to_pass_them(look):
+    message = f"{look.__name__} runs the model: pass its inputs, as in hw.{look.__name__}(model, x)."
+    for model in (nn.Linear(3, 5), PUBLISHED["digits-vit"].build()):
+        with pytest.raises(TypeError, match=re.escape(f"{message} {type(model).__name__} is missing")):
+            look(model)
+    with pytest.raises(TypeError, match="model must be a module, got 'digits-vit'"):
+        look("digits-vit")
 
 
 def test_source_and_target_have_rows_of_their_own():
@@ -136,9 +153,9 @@ def test_the_axes_can_be_left_out():
 
 def test_a_notebook_shows_the_folded_table():
     config = published_with_three_layers()
-    html = hw.trace(config.build(), torch.zeros(1, 5, dtype=torch.long))._repr_html_()
-    assert "<td>layers.0.attention.weights</td><td>[1, 12, 5, 5]</td><td>batch head query key</td>" in html
-    assert "<td>layers.1 ... layers.2</td><td></td><td>like layers.0</td>" in html
+    rows = cells_of(hw.trace(config.build(), torch.zeros(1, 5, dtype=torch.long))._repr_html_())
+    assert ["layers.0.attention.weights", "[1, 12, 5, 5]", "batch head query key"] in rows
+    assert ["layers.1 ... layers.2", "", "like layers.0"] in rows
 
 
 def published_with_three_layers():

@@ -52,7 +52,7 @@ def test_the_docstring_is_the_claim():
         "The mean is one half.",
         "By symmetry.\n\nIndeed.",
     )
-    assert CLAIM.source == "Beyond the sheets"
+    assert CLAIM.source == "Beyond the five documents"
 
 
 def test_a_seeded_run_depends_on_its_seed_alone():

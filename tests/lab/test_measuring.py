@@ -5,18 +5,17 @@ import torch
 from torch import nn
 
 from headwork import masks
-from headwork.figures.panels import outline, panels
 from headwork.functional import scaled_dot_product_attention
+from headwork.lab.claim import on_one_core
 from headwork.lab.measuring import (
     best_times,
     exists,
     influence,
-    largest_difference,
-    on_one_core,
     product_as_printed,
     shape_of,
 )
-from headwork.lab.plots import FLOOR, ROUNDING, draw_rounding, on_log_axis
+from headwork.lab.plots import FLOOR, draw_rounding, on_log_axis, outline, panels
+from headwork.lab.toolkit import ROUNDING, largest_difference
 
 
 def test_influence_is_the_norm_of_each_block_of_the_jacobian():

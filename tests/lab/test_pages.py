@@ -60,6 +60,11 @@ def test_a_claim_that_fails_says_so():
     assert "**0 of 1 hold.**" in index_page([finding])
 
 
+def test_a_page_says_what_a_sheet_is(findings):
+    assert "(a sheet is one of the [five university assignments](../sources.md)" in claim_page(findings[0])
+    assert "called sheets" in index_page(findings)
+
+
 def test_the_index_is_the_table_of_verdicts(findings):
     index = index_page(findings)
     assert "**2 of 2 hold.**" in index

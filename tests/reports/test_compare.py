@@ -2,13 +2,18 @@
 
 import json
 import math
+from dataclasses import replace
 from html import escape
 
 import pytest
 
+from headwork.choices import MeanPooling
+from headwork.data import Digits
 from headwork.figures import figure_to_svg
 from headwork.metric import LOSS, Metric, MetricRow
+from headwork.models import published
 from headwork.reports.compare import compare, metric_names
+from headwork.training import RunConfig, TrainingConfig
 
 from .reading import read_page
 
@@ -134,3 +139,31 @@ def test_metrics_are_those_of_validation_data():
         MetricRow(2, 2, "valid", {"loss": 0.5, "chrf": 2.0}, 2.0),
     ]
     assert metric_names(rows) == ["bleu", "chrf"]
+
+
+def test_what_differs_between_the_configs_is_listed():
+    first = RunConfig(
+        name="a", model=published("digits-vit"), data=Digits(), training=TrainingConfig(epochs=2, batch_size=8)
+    )
+    other = replace(
+        first, training=TrainingConfig(epochs=3, batch_size=8), model=replace(first.model, pooling=MeanPooling())
+    )
+    found = compare({"one": run(2), "two": run(3)}, configs={"one": first, "two": other})
+    assert found.differences().columns == ("setting", "one", "two")
+    assert found.differences().rows == (
+        ("model.pooling", "ClassToken", "MeanPooling"),
+        ("training.epochs", "2", "3"),
+    )
+    assert json.loads(found.to_json())["differences"]["training.epochs"] == {"one": "2", "two": "3"}
+    page = read_page(found.page().html())
+    assert "What differs" in page.inside("h2")
+    assert "training.epochs" in page.inside("td")
+    same = compare({"one": run(2), "two": run(3)}, configs={"one": first, "two": first}).page().html()
+    assert "All settings of the runs are the same." in same
+    assert "What differs" not in compare({"one": run(2)}).page().html()
+
+
+def test_the_marks_are_explained():
+    page = compare({"one": run(2), "two": run(3)}).page().html()
+    assert "A ring marks the epoch with the best validation accuracy of a run, a diamond its test result." in page
+    assert "– means not logged" in page

@@ -1,5 +1,7 @@
 """The report of a whole run says what its model says."""
 
+import platform
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,9 @@ def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
     assert "label smoothing (0.1)" in page
     for fact in ("1 May 2026", "1:02:05", "headwork train dates"):
         assert f"<dd>{fact}</dd>" in page
+    versions = f"headwork {version('headwork')}, PyTorch {torch.__version__}, Python {platform.python_version()}"
+    assert f'<div class="long"><dt>versions</dt><dd>{versions}</dd></div>'.replace("PyTorch", "Py<wbr>Torch") in page
+    assert "Encoder<wbr>Decoder" in page  # no other place to break it
     assert "The test exact match is" in page
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwork.figures import Figure, Picture, figure_to_svg
-from headwork.reports import pictures
+from headwork.reports import page as page_module
 from headwork.reports.page import STYLE, Facts, Page
 from headwork.tables import Table, show
 
@@ -122,8 +122,8 @@ def photographs():
 
 
 def test_large_drawings_become_pixels(monkeypatch):
-    assert "<svg" in pictures.embed_picture(photographs(), "x")
-    monkeypatch.setattr(pictures, "LARGEST_SVG", 100_000)
+    assert "<svg" in page_module.embed_picture(photographs(), "x")
+    monkeypatch.setattr(page_module, "LARGEST_SVG", 100_000)
     page = Page("x")
     page.add("", photographs())
     reader = read_page(page.html())
@@ -132,9 +132,9 @@ def test_large_drawings_become_pixels(monkeypatch):
     assert image["alt"] == "<noise>"
     assert not reader.named("svg")
     torch.manual_seed(3)
-    first = pictures.embed_picture(photographs(), "x")
+    first = page_module.embed_picture(photographs(), "x")
     torch.manual_seed(3)
-    assert pictures.embed_picture(photographs(), "x") == first
+    assert page_module.embed_picture(photographs(), "x") == first
 
 
 def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -207,3 +207,13 @@ def test_a_table_that_ends_with_a_text_is_prose():
 def test_a_row_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="a row must have a cell for each column"):
         Table(("a", "b"), ((1,),))
+
+
+def test_names_of_classes_break_between_words_and_long_facts_have_a_row():
+    command = "headwork train digits-vit --epochs 1 --out runs/one"
+    html = Facts((("model", "VisionTransformer"), ("command", command))).html()
+    assert "<div><dt>model</dt><dd>Vision<wbr>Transformer</dd></div>" in html
+    assert '<div class="long"><dt>command</dt>' in html
+    style = STYLE.read_text()
+    assert re.search(r"\ndd {[^}]*overflow-wrap: break-word", style)
+    assert re.search(r"figure svg, figure img {[^}]*max-width: 100%", style)

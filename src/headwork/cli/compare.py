@@ -1,18 +1,14 @@
 """`headwork compare`."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
 from headwork.cli.run_argument import Imports
 from headwork.cli.trace import FIGURE_ENDINGS
-
-if TYPE_CHECKING:
-    from headwork.metric import Metric
 
 
 @dataclass(frozen=True)
@@ -28,16 +24,22 @@ class Compare(Imports):
     def run(self) -> None:
         from headwork.reports.compare import compare
         from headwork.storage.metrics_log import METRICS, read_metrics
+        from headwork.training import open_run
+        from headwork.training.run import is_run
 
         self.check()
         names = [run.resolve().name for run in self.runs]
         if len(set(names)) < len(names):
             names = [str(run) for run in self.runs]
-        shared = shared_metrics(self.runs, self.own_classes)
+        folders = dict(zip(names, self.runs, strict=True))
+        runs = {name: open_run(folder, self.own_classes) for name, folder in folders.items() if is_run(folder)}
+        of_tasks = {run.task.metrics for run in runs.values()} if len(runs) == len(names) else set()
+        shared = of_tasks.pop() if len(of_tasks) == 1 else ()  # the first of them chose the best checkpoint
         found = compare(
-            {name: read_metrics(run / METRICS) for name, run in zip(names, self.runs, strict=True)},
+            {name: read_metrics(folder / METRICS) for name, folder in folders.items()},
             self.metric or next((metric.name for metric in shared), None),
             shared,
+            {name: run.config for name, run in runs.items()},
         )
         if self.figure is not None:
             self.figure.parent.mkdir(parents=True, exist_ok=True)
@@ -49,6 +51,8 @@ class Compare(Imports):
         print(found.to_json() if self.json else found.table().text())
         if found.note and not self.json:
             print(found.note)
+        if not self.json and (differ := found.differences()).rows:
+            print(f"\nWhat differs:\n{differ.text()}")
 
     def check(self) -> None:
         """Raise for what cannot be done, before any work is done."""
@@ -60,12 +64,3 @@ class Compare(Imports):
             raise ValueError(f"figure must end in one of {', '.join(FIGURE_ENDINGS)}, got {self.figure}")
         if self.page is not None and self.page.suffix.lower() != ".html":
             raise ValueError(f"page must end in .html, got {self.page}")
-
-
-def shared_metrics(folders: Sequence[Path], classes: Sequence[type] = ()) -> "tuple[Metric, ...]":
-    """The metrics of the task, the first of which chose the best checkpoint, if they are the same in all runs."""
-    from headwork.training import open_run
-    from headwork.training.run import is_run
-
-    metrics = {open_run(folder, classes).task.metrics if is_run(folder) else () for folder in folders}
-    return metrics.pop() if len(metrics) == 1 else ()

@@ -17,9 +17,8 @@ from matplotlib.figure import Figure, FigureBase
 from torch import Tensor, nn
 
 from headwork.figures.heads import draw_position_heads_of
-from headwork.figures.style import GLOW, INK, UPWARDS, Picture, plot_style, show_image
-from headwork.figures.text_labels import visible as make_visible
-from headwork.inspection.attention import attention_layers, attention_weights_of
+from headwork.figures.style import GLOW, INK, UPWARDS, Picture, make_visible, plot_style, show_image
+from headwork.inspection.heads import attention_layers, attention_weights_of
 from headwork.layers import AttentionPooling, PositionAttention, QueryShiftAttention
 from headwork.models import describe
 
@@ -67,10 +66,10 @@ def draw_attention(
     if any(isinstance(model.get_submodule(name), PositionAttention) for name in names):
         yield from draw_position_heads_of(model, names, about.grid)
     elif about.input == "image":
-        for image in _field(batch, "image", 0)[:n_examples]:
+        for image in getattr(batch, "image", batch[0])[:n_examples]:
             yield draw_attention_over_image(model, image)
     elif about.input == "text":
-        ids, masks = _field(batch, "ids", 0), getattr(batch, "visible", None)
+        ids, masks = getattr(batch, "ids", batch[0]), getattr(batch, "visible", None)
         for i in range(min(n_examples, len(ids))):
             mask = None if masks is None else masks[i]
             yield draw_attention_between_tokens(model, ids[i], strings=[in_words(ids[i])], visible=mask)
@@ -321,9 +320,3 @@ def what_is_left_out(layers: Layers, every: Sequence[str]) -> str:
 def _count(layers: Layers) -> str:
     n_layers, n_heads = len(layers), min(max(map(len, layers.values())), N_HEADS_DRAWN)
     return f"{n_layers} layer{'s' * (n_layers > 1)} by {n_heads} head{'s' * (n_heads > 1)}"
-
-
-def _field(batch: Sequence[Tensor], name: str, position: int) -> Tensor:
-    """A field of a batch by its name or, of a plain tuple, by its position."""
-    found = getattr(batch, name, None)
-    return batch[position] if found is None else found

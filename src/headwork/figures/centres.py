@@ -1,8 +1,9 @@
-"""The centres of Gaussian heads, now and over the steps of a run."""
+"""The centres of Gaussian heads: now, over the steps of a run, and in TensorBoard."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import torch
 from matplotlib.animation import FuncAnimation, PillowWriter
@@ -14,13 +15,22 @@ from torch import Tensor, nn
 
 from headwork.figures.style import freeze_layout, plot_style
 from headwork.functional.gaussian import full_precision
-from headwork.inspection.centres import HeadCentres, Snapshot, snapshot_centres
+from headwork.inspection.heads import HeadCentres, Snapshot, gaussian_layers, half_radius, snapshot_centres
 
 MOST_ACROSS = 6
-"""So many layers stand beside each other before the next row begins."""
+"""The number of layers side by side; the others follow in more rows."""
 
 WIDEST_OUTLINE = 4.0
 """Pixels: an outline that reaches further from its centre may be cut, so that the others stay large."""
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """What `torch.utils.tensorboard.SummaryWriter` can do, as far as it is used here."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
+
+    def add_figure(self, tag: str, figure: Figure, global_step: int) -> None: ...
 
 
 def draw_centres(
@@ -57,6 +67,24 @@ def animate_centres(history: Sequence[Snapshot], path: Path, frames_per_second: 
         freeze_layout(figure)  # so that the panels stand still
         path.parent.mkdir(parents=True, exist_ok=True)
         FuncAnimation(figure, draw, frames=len(history)).save(path, writer=PillowWriter(fps=frames_per_second))
+
+
+def log_heads(writer: Writer, model: nn.Module, step: int) -> None:
+    """Write the centre and the width of every Gaussian head, and a figure of all centres.
+
+    The scalars are called `heads/layers.0/head 3/row`, `.../column` (of the centre, away from the query) and
+    `.../width`: the `half_radius` in pixels, which for diagonal and full precisions is that of the circle with the area
+    of the ellipse drawn in the figure `heads/centres`. Of a model without Gaussian heads there is nothing to write.
+    """
+    layers = gaussian_layers(model)
+    if not layers:
+        return
+    for name, layer in layers.items():
+        widths = half_radius(layer.alpha.detach()).tolist()
+        for head, ((row, column), width) in enumerate(zip(layer.centre.tolist(), widths, strict=True)):
+            for what, value in (("row", row), ("column", column), ("width", width)):
+                writer.add_scalar(f"heads/{name}/head {head}/{what}", value, step)
+    writer.add_figure("heads/centres", draw_centres(model, title=f"step {step}"), step)
 
 
 def _panels(layers: Snapshot) -> tuple[Figure, list[Axes]]:
@@ -106,7 +134,7 @@ def _outline(row: float, column: float, precision: Tensor, color: str) -> Ellips
 
 
 def _reach(history: Sequence[Snapshot]) -> float:
-    """So many pixels around the query hold all centres and the outlines around them, unless these are very wide."""
+    """How many pixels around the query hold all centres and the outlines around them, unless these are very wide."""
     reach = 2.0
     for snapshot in history:
         for centres in snapshot.values():

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from headwork.figures.style import GLOW, INK, UPWARDS, plot_style, show_image
-from headwork.figures.text_labels import shorten
+from headwork.figures.style import GLOW, INK, UPWARDS, plot_style, shorten, show_image
 
 N_CLASSES_COUNTED = 30
 """With more classes than this the cells are too small for numbers."""

@@ -10,8 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from headwork.checks import nearest
-from headwork.figures.style import plot_style
-from headwork.figures.text_labels import shorten
+from headwork.figures.style import plot_style, shorten
 from headwork.metric import LOSS, Metric, MetricRow, best_row, last_row
 
 N_POINTS_MARKED = 40
@@ -49,7 +48,7 @@ def describe_curves(rows: Sequence[MetricRow], metric: Metric = LOSS, label_smoo
     if label_smoothing:
         words.append(
             f"The training loss is computed with label smoothing ({label_smoothing:g}), the validation loss without: "
-            "it can therefore lie above the validation loss."
+            "the training loss can therefore lie above the validation loss."
         )
     n_gaps = sum(math.isnan(row.value("loss")) for row in rows)
     if n_gaps:
@@ -117,7 +116,7 @@ def _draw_validation(ax: Axes, runs: Mapping[str, Sequence[MetricRow]], metric: 
 def _style(ax: Axes, title: str, metric: Metric) -> None:
     ax.set(xlabel="epoch", title=title)
     ax.title.set(fontweight="bold", parse_math=False)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     if metric.percent:
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     ax.spines[["top", "right"]].set_visible(False)

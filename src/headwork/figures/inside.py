@@ -22,8 +22,8 @@ from headwork.figures.attention import (
 )
 from headwork.figures.heads import draw_position_head
 from headwork.figures.style import plot_style, show_image
-from headwork.inspection.attention import attention_layers, attention_weights_of
 from headwork.inspection.costs import Cost, cost
+from headwork.inspection.heads import attention_layers, attention_weights_of
 from headwork.inspection.tracing import Trace, trace
 from headwork.layers import PositionAttention
 from headwork.models import describe

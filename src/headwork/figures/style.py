@@ -1,4 +1,4 @@
-"""What all figures share: type, colours, and how they become part of a page."""
+"""What all figures share: type, colours, labels, and how they become part of a page."""
 
 import base64
 import io
@@ -26,6 +26,9 @@ GLOW = LinearSegmentedColormap.from_list("glow", ["#b8400000", "#b84000d0"])
 UPWARDS: dict[str, Any] = {"rotation": 90, "rotation_mode": "anchor", "ha": "right", "va": "center"}
 """Labels below an axis that end at it, whatever font the reader has."""
 
+MARKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
+"""What cannot be seen, and what is drawn for it; the font that comes with matplotlib has all three."""
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -47,6 +50,30 @@ def show_image(ax: Axes, image: Float[Tensor, "channel row column"]) -> None:
     pixels = seen.permute(1, 2, 0) if len(seen) == 3 else seen.mean(0)
     ax.imshow(pixels.numpy(), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
+
+
+def make_visible(token: str, n_letters: int = 12) -> str:
+    """A token as a label: white space becomes visible, what cannot be printed is written out, a long one is cut.
+
+    >>> [make_visible(token) for token in (" the", "\\n", "\\x00", "", "incomprehensibilities")]
+    ['␣the', '⏎', '\\\\x00', '∅', 'incomprehen…']
+    """
+    letters = "".join(MARKS.get(letter) or _printable(letter) for letter in token)
+    return shorten(letters, n_letters) or "∅"
+
+
+def shorten(text: str, n_letters: int) -> str:
+    """The text on one line, cut to at most `n_letters`.
+
+    >>> shorten("a very long label", 7)
+    'a very…'
+    """
+    text = "".join(" " if letter.isspace() else _printable(letter) for letter in text)
+    return text if len(text) <= n_letters else text[: n_letters - 1] + "…"
+
+
+def _printable(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
 
 
 def figure_to_svg(figure: Figure, name: str) -> str:

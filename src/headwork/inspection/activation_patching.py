@@ -1,6 +1,6 @@
 """Activation patching: put what one input gave into the run of another, and see how much of the answer comes back."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -8,9 +8,9 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
+from headwork.checks import check_type
 from headwork.inspection.patching import patch
-from headwork.inspection.points import check_no_cache, choose_points, named_points
-from headwork.inspection.recording import record
+from headwork.inspection.recording import check_no_cache, choose_points, named_points, record
 from headwork.models.model import evaluation_mode
 
 Inputs = Tensor | tuple[Tensor, ...]
@@ -55,9 +55,20 @@ def patching_effects(
     [('layers.1', 1.0)]
     """
 
+    for name, inputs in (("clean", clean), ("corrupted", corrupted)):
+        for tensor in inputs if isinstance(inputs, tuple) else (inputs,):
+            check_type(Tensor, "a tensor or a tuple of tensors", **{name: tensor})
+    check_type(str | Sequence, "the name of a point or several names", points=points)
+    check_type(Callable, "a function of the model's output", metric=metric)  # type: ignore[arg-type]
+    check_type(str, "the names of axes", each=each)
+
     def run(inputs: Inputs) -> float:
         with evaluation_mode(model), torch.no_grad():
-            return float(metric(model(*(inputs if isinstance(inputs, tuple) else (inputs,)), **keywords)))
+            answer: object = metric(model(*(inputs if isinstance(inputs, tuple) else (inputs,)), **keywords))
+        if isinstance(answer, Tensor) and answer.numel() == 1:
+            return float(answer)
+        check_type(float | int, "a function that returns one number", metric=answer)
+        return float(answer)  # type: ignore[arg-type]  # it is a number
 
     modules = named_points(model)
     axes = {

@@ -2,8 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headwork.inspection.html_table import html_table
+from headwork.inspection.recording import check_inputs
 from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.hook_point import HookPoint
 from headwork.models.model import evaluation_mode
+from headwork.tables import Table
 
 Operation = Literal[
     "projections", "scores", "mixing", "attention", "feed-forward", "embedding", "output", "convolution", "other"
@@ -32,7 +33,7 @@ class CostRow:
     flops: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cost:
     """The price of one forward pass. A multiplication and an addition are 2 FLOPs.
 
@@ -72,12 +73,12 @@ class Cost:
 
     @property
     def crossover(self) -> int | None:
-        """From so many tokens on the attention products cost no less than the projections; None: no such attention."""
+        """The number of tokens from which attention products cost as much as projections; None: they never do."""
         return math.ceil(self.n_tokens * self.projections / self.attention) if self.n_tokens else None
 
     @property
     def whole_crossover(self) -> int | None:
-        """From so many tokens on they cost no less than everything else together."""
+        """The number of tokens from which they cost as much as everything else together."""
         if not self.n_tokens:
             return None
         return math.ceil(self.n_tokens * (self.flops - self.attention) / self.attention)
@@ -98,7 +99,7 @@ class Cost:
             f"and all else together from {self.whole_crossover:,}."
         )
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [
             f"parameters        {self.n_parameters:,} ({_bytes(self.parameter_bytes)})",
             f"activations       {_bytes(self.activation_bytes)} kept for the backward pass",
@@ -109,12 +110,10 @@ class Cost:
         return "\n".join([*lines, self.verdict()])
 
     def _repr_html_(self) -> str:
-        rows = [
-            (kind, f"{flops:,}", f"{flops / max(self.flops, 1):.1%}") for kind, flops in self.by_operation().items()
-        ]
+        rows = tuple((kind, flops, f"{flops / max(self.flops, 1):.1%}") for kind, flops in self.by_operation().items())
         lines = str(self).splitlines()
         about = "<br>".join(lines[:3] + lines[3 + len(rows) :])
-        return f"<p>{about}</p>" + html_table(("operation", "FLOPs", "share"), rows)
+        return f"<p>{about}</p>" + Table(("operation", "FLOPs", "share"), rows).html()
 
 
 def cost(model: nn.Module, *inputs: Tensor, **keywords: object) -> Cost:
@@ -128,6 +127,7 @@ def cost(model: nn.Module, *inputs: Tensor, **keywords: object) -> Cost:
     At 5 tokens the projections cost 25.6 times the attention products.
     Attention products overtake the projections from 128 tokens on, and all else together from 128.
     """
+    check_inputs("cost", model, inputs, keywords)
     counter = FlopCounterMode(display=False, custom_mapping=_ALSO_COUNTED)
     calls = _Calls(counter)
     given = [t for t in (*inputs, *keywords.values()) if isinstance(t, Tensor)]
@@ -161,20 +161,13 @@ class _Calls:
 
     @contextmanager
     def watching(self, model: nn.Module) -> Iterator[None]:
-        hooks = [
-            hook
-            for name, module in model.named_modules()
-            if not isinstance(module, HookPoint)  # to look at attention weights is to compute them
-            for hook in (
-                module.register_forward_pre_hook(partial(self._enter, name), with_kwargs=True),
-                module.register_forward_hook(self._leave),
-            )
-        ]
-        try:
+        with ExitStack() as hooks:
+            for name, module in model.named_modules():
+                if not isinstance(module, HookPoint):  # to look at attention weights is to compute them
+                    enter = partial(self._enter, name)
+                    hooks.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
+                    hooks.callback(module.register_forward_hook(self._leave).remove)
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     def _enter(self, name: str, module: nn.Module, inputs: tuple[object, ...], keywords: dict[str, object]) -> None:
         if isinstance(module, MultiHeadAttention):
@@ -198,10 +191,8 @@ class _KeptForBackward:
         self.known = {t.untyped_storage()._cdata: t.untyped_storage() for t in there_anyway}
         self.total_bytes = 0
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        with torch.autograd.graph.saved_tensors_hooks(self._count, lambda kept: kept):
-            yield
+    def watching(self) -> AbstractContextManager[None]:
+        return torch.autograd.graph.saved_tensors_hooks(self._count, lambda kept: kept)
 
     def _count(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -251,17 +242,19 @@ def _operation(model: nn.Module, name: str) -> Operation:
     return "output" if parts and parts[-1] == "classifier" else "other"
 
 
-def _bytes(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            break
-        count /= 1024
-    return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+def _bytes(count: int) -> str:
+    value, unit = _scale(count, 1024, ("bytes", "KiB", "MiB", "GiB"))
+    return f"{value:,.0f} {unit}" if unit == "bytes" else f"{value:,.1f} {unit}"
 
 
-def _short(count: float) -> str:
-    for unit in ("", "K", "M", "G", "T", "P"):
-        if count < 1000 or unit == "P":
-            break
-        count /= 1000
-    return f"{count:.3g} {unit}FLOPs"
+def _short(count: int) -> str:
+    value, unit = _scale(count, 1000, ("", "K", "M", "G", "T", "P"))
+    return f"{value:.3g} {unit}FLOPs"
+
+
+def _scale(count: float, base: int, units: Sequence[str]) -> tuple[float, str]:
+    """The number in the largest of these units that leaves 1 or more of it."""
+    power = 0
+    while count >= base and power < len(units) - 1:
+        count, power = count / base, power + 1
+    return count, units[power]

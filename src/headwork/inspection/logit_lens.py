@@ -8,9 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwork.checks import nearest, with_article
-from headwork.inspection.points import check_no_cache
-from headwork.inspection.recording import record
+from headwork.checks import check_type, nearest, with_article
+from headwork.inspection.recording import check_inputs, check_no_cache, record
 from headwork.models.model import describe, evaluation_mode
 
 
@@ -43,6 +42,7 @@ def lens(model: nn.Module, *inputs: Tensor, **keywords: object) -> Lens:
     Lens: logits [2, 1, 5, 100] of layers.0, layers.1
     """
     names = _last_stack(model)
+    check_inputs("lens", model, inputs, keywords)
     check_no_cache("lens", keywords)
     with evaluation_mode(model):
         with record(model, *names) as seen:
@@ -58,6 +58,7 @@ def lens(model: nn.Module, *inputs: Tensor, **keywords: object) -> Lens:
 
 
 def _last_stack(model: nn.Module) -> tuple[str, ...]:
+    check_type(nn.Module, "a module", model=model)
     description = describe(model)
     if description is None or not description.layers:
         raise ValueError(

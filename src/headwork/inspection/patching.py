@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from headwork.inspection.points import check_not_compiled, choose_points, named_points
-from headwork.inspection.recording import KeepOutput
+from headwork.checks import check_type
+from headwork.inspection.recording import KeepOutput, check_not_compiled, choose_points, named_points
 
 Edit = Callable[[Tensor], Tensor | None] | Tensor | float
 """What to put in a tensor's place: a function of the tensor, another tensor, or a number for all of its entries."""
@@ -33,6 +33,7 @@ def patch(model: nn.Module, edits: Mapping[str, Edit]) -> Iterator[None]:
     >>> torch.equal(y, attention.out.bias.expand(1, 5, 8))
     True
     """
+    check_type(Mapping, "a mapping from names of points to edits", edits=edits)
     for pattern, edit in edits.items():
         if not (callable(edit) or isinstance(edit, Tensor | float | int)):
             raise TypeError(f"the edit of {pattern!r} must be a function, a tensor or a number, got {edit!r}")

@@ -1,17 +1,21 @@
-"""Look at what passes inside a model, by name, without changing what comes out."""
+"""Look at what passes inside a model, by name, without changing what comes out.
 
+Each module is a point with a name, which stands for what the module returns.
+"""
+
+import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
 from functools import partial
 
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from headwork.checks import nearest
-from headwork.inspection.html_table import html_table
-from headwork.inspection.points import check_not_compiled, choose_points, named_points
+from headwork.checks import check_type, nearest
 from headwork.layers.hook_point import LazyHookPoint
+from headwork.tables import Table
 
 
 class Recording(Mapping[str, Tensor]):
@@ -56,11 +60,11 @@ class Recording(Mapping[str, Tensor]):
         return "\n".join([f"Recording: {len(rows)} of {len(self._names)} points passed", *lines])
 
     def _repr_html_(self) -> str:
-        return html_table(("name", "shape", "calls"), self._rows())
+        return Table(("name", "shape", "calls"), self._rows()).html()
 
-    def _rows(self) -> list[tuple[str, list[int], str]]:
+    def _rows(self) -> tuple[tuple[str, str, str], ...]:
         calls = {name: len(values) for name, values in self._values.items()}
-        return [(name, list(self.shape(name)), f"{n} calls" if n > 1 else "") for name, n in calls.items()]
+        return tuple((name, str(list(self.shape(name))), f"{n} calls" if n > 1 else "") for name, n in calls.items())
 
     def _compute(self, name: str, call: int) -> Tensor:
         values = self._calls(name)
@@ -124,3 +128,61 @@ class KeepOutput:
     def __call__(self, module: nn.Module, inputs: object, output: object) -> None:
         if isinstance(output, Tensor):
             self.keep(output)
+
+
+def named_points(model: nn.Module) -> dict[str, nn.Module]:
+    """The modules of a model by name; the model itself, whose name is empty, is called `output`.
+
+    >>> list(named_points(nn.Sequential(nn.Linear(3, 5), nn.ReLU())))
+    ['output', '0', '1']
+    """
+    check_type(nn.Module, "a module", model=model)
+    return {name or "output": module for name, module in model.named_modules()}
+
+
+def choose_points(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
+    """The names that match any of the patterns, in which `*` stands for anything; each pattern has to match one.
+
+    >>> choose_points(["layers.0.attention", "layers.1.attention", "lm_head"], ["layers.*"])
+    ['layers.0.attention', 'layers.1.attention']
+    """
+    names, patterns = list(names), list(patterns)
+    for pattern in patterns:
+        check_type(str, "the name of a point, or a pattern of names", name=pattern)
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ValueError(f"no point is called {pattern!r}{nearest(pattern, names)}")
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def check_not_compiled(points: dict[str, nn.Module], chosen: Iterable[str], action: str) -> None:
+    """A compiled module runs as one piece, so no hook inside it would be called."""
+    compiled = [name for name, module in points.items() if _is_compiled(module)]
+    for name in chosen:
+        for outer in compiled:
+            if outer == "output" or f"{name}.".startswith(f"{outer}."):
+                where = "a compiled model" if outer == "output" else f"{outer}, which is compiled"
+                raise ValueError(
+                    f"{action} cannot look into {where}: its modules no longer run one by one. "
+                    f"Use the model that was given to torch.compile, and call that"
+                )
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
+
+
+def check_no_cache(action: str, keywords: Mapping[str, object]) -> None:
+    """Whoever calls a model several times must not be given the cache of one call."""
+    if keywords.get("cache") is not None:
+        raise ValueError(f"{action} calls the model several times: leave out cache, and pass the whole text")
+
+
+def check_inputs(action: str, model: nn.Module, inputs: Iterable[object], keywords: Mapping[str, object]) -> None:
+    """Whoever runs a model needs the inputs of its `forward`."""
+    check_type(nn.Module, "a module", model=model)
+    try:
+        inspect.signature(model.forward).bind(*inputs, **keywords)
+    except TypeError as error:
+        raise TypeError(
+            f"{action} runs the model: pass its inputs, as in hw.{action}(model, x). {type(model).__name__} is {error}"
+        ) from None

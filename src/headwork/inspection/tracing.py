@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from headwork.checks import nearest
-from headwork.inspection.html_table import html_table
-from headwork.inspection.recording import record
+from headwork.inspection.recording import check_inputs, named_points, record
 from headwork.models.model import evaluation_mode
+from headwork.tables import Table
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Row:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """The intermediates in the order in which the model made them; print it, or ask for one by name."""
 
@@ -41,12 +41,12 @@ class Trace:
                 return row
         raise KeyError(f"no intermediate is called {name!r}{nearest(name, [row.name for row in self.rows])}")
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
-        rows = [(row.name, list(row.shape) if row.shape else "", " ".join(row.axes)) for row in self._folded()]
-        return html_table(("name", "shape", "axes"), rows)
+        rows = [(row.name, str(list(row.shape)) if row.shape else "", " ".join(row.axes)) for row in self._folded()]
+        return Table(("name", "shape", "axes"), tuple(rows)).html()
 
     def text(self, *, fold: bool = True, axes: bool = True) -> str:
         """The table as text; layers that are alike are listed once unless `fold` is False."""
@@ -83,7 +83,7 @@ class Trace:
 
 
 def trace(model: nn.Module, *inputs: Tensor, **keywords: object) -> Trace:
-    """Run the model once and list every intermediate that has named axes.
+    """Run the model once and list every intermediate that has named axes; if none has, the output of every module.
 
     The run is in evaluation mode and without gradients; the model is left as it was. Attention weights are listed
     without being computed.
@@ -99,16 +99,13 @@ def trace(model: nn.Module, *inputs: Tensor, **keywords: object) -> Trace:
     heads    [1, 5, 12, 64]  batch query head d_value
     output   [1, 5, 768]     batch query d_model
     """
-    named = {name or "output": module for name, module in model.named_modules()}
-    axes = {
-        name: module.axes.split() for name, module in named.items() if isinstance(getattr(module, "axes", None), str)
-    }
-    if not axes:
-        return Trace(())
+    check_inputs("trace", model, inputs, keywords)
+    named = {name: getattr(module, "axes", None) for name, module in named_points(model).items()}
+    axes = {name: tuple(words.split()) for name, words in named.items() if isinstance(words, str)}
     with evaluation_mode(model), torch.no_grad(), record(model, *axes) as seen:
         model(*inputs, **keywords)
-    rows = [Row(name, tuple(axes[name]), seen.shape(name)) for name in seen]
-    for row in rows:
+    rows = [Row(name, axes.get(name, ()), seen.shape(name)) for name in seen]
+    for row in rows if axes else ():
         assert len(row.axes) == len(row.shape), f"{row.name} says it has the axes {row.axes}, but has {row.shape}"
     return Trace(tuple(rows))
 

@@ -27,7 +27,7 @@ TITLES: dict[Document, str] = {
     "C182": "UC Berkeley, Data C182, Discussion 06",
     "QMUL": "Queen Mary University of London, ECS795P, Coursework 1",
     "EECS 182": "UC Berkeley, EECS 182, Final Review: Transformers",
-    "beyond": "Beyond the sheets",
+    "beyond": "Beyond the five documents",
 }
 """The five documents by their short names, in the order in which they are listed."""
 DOCUMENTS: tuple[Document, ...] = get_args(Document)

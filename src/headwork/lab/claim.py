@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from functools import wraps
 from typing import Generic, TypeVar, get_args, get_type_hints
@@ -10,9 +11,8 @@ from typing import Generic, TypeVar, get_args, get_type_hints
 import torch
 
 from headwork.checks import nearest
+from headwork.figures import Figure, plot_style
 from headwork.lab.catalogue import Document, cite, read_docstring
-from headwork.lab.measuring import on_one_core
-from headwork.lab.plots import Figure, plot_style
 from headwork.lab.verdict import Check, Verdict
 from headwork.serialise import Checked, config_to_dict
 from headwork.tables import Table
@@ -64,6 +64,17 @@ def seeded(run: Callable[[S], R]) -> Callable[[S], R]:
             return run(setup)
 
     return repeatable
+
+
+@contextmanager
+def on_one_core() -> Iterator[None]:
+    """Small tensors run no slower on one core, and sums come out the same whatever the machine."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,8 +190,8 @@ class Finding(Generic[S, R]):
         return self.verdict.word + seeds
 
     def table_of_broken(self) -> Table:
-        """What is wrong in each broken variant, and the check that tells."""
-        columns = ("what is wrong", "the check that tells", "predicted", "measured", "tolerance", "")
+        """What is wrong in each broken variant, and the check that fails."""
+        columns = ("what is wrong", "the check that fails", "predicted", "measured", "tolerance", "")
         broken = (self.broken or {}).items()
         return Table(columns, tuple((what, *bad.headline.cells, bad.word) for what, bad in broken))
 

@@ -22,6 +22,7 @@ from headwork.batches import ImageBatch
 from headwork.data import Digits
 from headwork.data.image_examples import ImageExamples, move_images
 from headwork.models import VisionTransformer, VisionTransformerConfig
+from headwork.models.model import evaluation_mode
 
 N_CLASSES = 10
 SIDE = 8
@@ -111,8 +112,7 @@ def train_classifier(
 @torch.no_grad()
 def evaluate(model: nn.Module, batch: ImageBatch) -> Score:
     """Loss and accuracy on images, all at once and in evaluation mode."""
-    was_training = model.training
-    logits = model.eval()(batch.image)
-    model.train(was_training)
+    with evaluation_mode(model):
+        logits = model(batch.image)
     right = logits.argmax(-1) == batch.label
     return Score(F.cross_entropy(logits, batch.label).item(), right.double().mean().item())

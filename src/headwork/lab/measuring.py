@@ -1,13 +1,14 @@
-"""What several claims measure: who depends on whom, how far two tensors are apart, shapes that do not fit, times."""
+"""What several claims measure: which outputs depend on which inputs, shapes that do not fit, times."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
+
+from headwork.lab.claim import on_one_core
 
 
 def influence(function: Callable[[Tensor], Tensor], x: Float[Tensor, "token d"]) -> Float[Tensor, "out_token token"]:
@@ -20,17 +21,6 @@ def influence(function: Callable[[Tensor], Tensor], x: Float[Tensor, "token d"])
     """
     jacobian: Tensor = torch.autograd.functional.jacobian(function, x, vectorize=True)  # type: ignore[no-untyped-call]
     return jacobian.square().sum((1, 3)).sqrt()
-
-
-def largest_difference(a: Tensor, b: Tensor) -> float:
-    """The largest absolute difference of two tensors of the same shape.
-
-    >>> largest_difference(torch.zeros(2), torch.tensor([0.0, -3.0]))
-    3.0
-    """
-    if a.shape != b.shape:
-        raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
-    return (a - b).abs().max().item()
 
 
 def shape_of(x: Tensor | ndarray) -> str:
@@ -81,14 +71,3 @@ def best_times(functions: list[Callable[[], object]], *, rounds: int) -> list[fl
                 function()
                 best[index] = min(best[index], time.thread_time() - start)
     return best
-
-
-@contextmanager
-def on_one_core() -> Iterator[None]:
-    """Small tensors run no slower on one core, and sums come out the same whatever the machine."""
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(n_threads)

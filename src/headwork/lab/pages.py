@@ -7,13 +7,15 @@ from typing import Any
 
 from PIL import Image
 
+from headwork.figures import plot_style
 from headwork.lab.catalogue import DOCUMENTS, TITLES
 from headwork.lab.claim import Finding
-from headwork.lab.plots import plot_style
 from headwork.serialise import config_to_dict
 from headwork.tables import Table
 
 AnyFinding = Finding[Any, Any]
+
+SHEETS = " (a sheet is one of the [five university assignments](../sources.md) that the claims come from)"
 
 
 def write_page(finding: AnyFinding, folder: Path) -> tuple[Path, Path]:
@@ -38,7 +40,7 @@ def claim_page(finding: AnyFinding) -> str:
     parts = [
         f"# {claim.name}",
         f"**{claim.says}**",
-        f"{claim.source}. Verdict: **{finding.outcome}**.",
+        f"{claim.source}{SHEETS}. Verdict: **{finding.outcome}**.",
         f"![{claim.says}]({claim.name}.png)",
         finding.verdict.table().markdown(),
         f"{finding.verdict.reason} {claim.confidence}",
@@ -48,7 +50,8 @@ def claim_page(finding: AnyFinding) -> str:
         parts += ["## What the document says", _table_of_errata([finding])]
     if finding.broken is not None:
         parts += [
-            "## Broken on purpose\n\nThe same test, at a small size, with something wrong:",
+            "## Broken on purpose",
+            "The same experiment at a small size, with one thing wrong, which the check has to notice:",
             finding.table_of_broken().markdown(),
         ]
     parts += [
@@ -64,9 +67,10 @@ def index_page(findings: Sequence[AnyFinding]) -> str:
     parts = [
         "# The lab",
         "Every claim is a small program: a prediction, a measurement, a tolerance and a verdict, with a figure. "
-        f"**{n_hold} of {len(findings)} hold.** Where a [document](../sources.md) says something else than the "
-        "measurement, the [errata](errata.md) list it. `headwork lab NAME` runs one claim, `headwork lab --all` runs "
-        "all, and `make lab` writes these pages anew. [How to add a claim](ADDING.md).",
+        f"**{n_hold} of {len(findings)} hold.** The claims come from five [university assignments](../sources.md), "
+        "called sheets. Where a sheet contradicts the measurement, the [errata](errata.md) list it. "
+        "`headwork lab NAME` runs one claim, `headwork lab --all` runs all of them, and `make lab` writes these pages "
+        "again. [How to add a claim](ADDING.md).",
     ]
     columns = ("question", "claim", "what", "predicted", "measured", "tolerance", "verdict")
     for document, group in _by_document(findings):
@@ -85,10 +89,10 @@ def index_page(findings: Sequence[AnyFinding]) -> str:
 
 
 def errata_page(findings: Sequence[AnyFinding]) -> str:
-    """Every slip found in the documents, by document."""
+    """Every error found in the documents, by document."""
     parts = [
         "# Errata",
-        "Slips found in the [documents](../sources.md), each with the measurement that shows it. "
+        "Errors found in the [five sheets](../sources.md), each with the measurement that shows it. "
         "This page is written by `make lab` from the claims.",
     ]
     for document, group in _by_document([finding for finding in findings if finding.claim.errata]):

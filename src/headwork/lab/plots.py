@@ -1,23 +1,55 @@
-"""What a claim draws with, from one module: the only one of the lab that knows where it comes from."""
+"""What a claim draws with: a prediction is a dashed line, a measurement a circle, black on white."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 from torch import Tensor
 
-from headwork.figures import MARKERS as MARKERS
-from headwork.figures import MEASURED as MEASURED
-from headwork.figures import PREDICTED as PREDICTED
-from headwork.figures import PRINTED as PRINTED
 from headwork.figures import Axes as Axes
 from headwork.figures import Figure as Figure
-from headwork.figures import outline as outline
-from headwork.figures import panels as panels
-from headwork.figures import plot_style as plot_style
 from headwork.lab.verdict import ROUNDING as ROUNDING
+
+PREDICTED: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.2, "label": "predicted"}
+MEASURED: dict[str, Any] = {
+    "color": "black",
+    "linestyle": "none",
+    "marker": "o",
+    "markersize": 4.5,
+    "markerfacecolor": "white",
+    "label": "measured",
+}
+PRINTED: dict[str, Any] = {"color": "0.55", "linestyle": ":", "linewidth": 1.8, "label": "as printed in the sheet"}
+"""What a document says where it is wrong."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P")
+"""For several series in one panel: colours alone do not survive a copier."""
 
 FLOOR = 1e-17
 """Where a logarithmic axis shows a difference of exactly 0: below the rounding of double precision."""
+
+
+def panels(n: int = 1, *, width: float = 6.6, height: float = 2.9, title: str = "") -> tuple[Figure, tuple[Axes, ...]]:
+    """A figure with n panels side by side, open at the top and right; the title says what was found.
+
+    >>> figure, (left, right) = panels(2, title="Two things agree")
+    """
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.suptitle(title, fontsize=10, fontweight="bold")
+    axes = tuple(figure.subplots(1, n, squeeze=False)[0])
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def outline(ax: Axes, allowed: Bool[Tensor, "query key"]) -> None:
+    """Draw, over a table shown by `imshow`, the border of where a prediction allows something to be."""
+    table = allowed.numpy()
+    row, column = np.nonzero(np.diff(table, axis=1))
+    ax.vlines(column + 0.5, row - 0.5, row + 0.5, color="black", linewidth=1.5)
+    row, column = np.nonzero(np.diff(table, axis=0))
+    ax.hlines(row + 0.5, column - 0.5, column + 0.5, color="black", linewidth=1.5)
 
 
 def on_log_axis(values: Tensor | Sequence[float], floor: float = FLOOR) -> np.ndarray:

@@ -10,6 +10,8 @@ variance: predicted 64, measured 63.2, tolerance 3.2
 from dataclasses import dataclass
 from typing import Literal
 
+from torch import Tensor
+
 from headwork.tables import Table
 
 ROUNDING = 1e-12
@@ -137,3 +139,14 @@ def at_most(what: str, predicted: float, measured: float, tolerance: float = 0.0
 def at_least(what: str, predicted: float, measured: float, tolerance: float = 0.0) -> Check:
     """A number that may not be smaller."""
     return Check(what, predicted, measured, tolerance, "at least")
+
+
+def largest_difference(a: Tensor, b: Tensor) -> float:
+    """The largest absolute difference of two tensors of the same shape.
+
+    >>> largest_difference(torch.zeros(2), torch.tensor([0.0, -3.0]))
+    3.0
+    """
+    if a.shape != b.shape:
+        raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
+    return (a - b).abs().max().item()

@@ -3,12 +3,14 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, field
+from functools import partial
 
 from headwork.checks import nearest
 from headwork.figures import Figure, Picture, draw_comparison
 from headwork.metric import LOSS, Metric, MetricRow, best_row, last_row
 from headwork.reports.page import Page
+from headwork.serialise import config_to_dict
 from headwork.tables import Table
 
 
@@ -34,6 +36,8 @@ class Comparison:
     runs: dict[str, tuple[MetricRow, ...]]
     metric: Metric = LOSS
     note: str = ""
+    configs: Mapping[str, object] = field(default_factory=dict)
+    """The config of each run, of those that have one."""
 
     @property
     def summaries(self) -> list[Summary]:
@@ -47,6 +51,13 @@ class Comparison:
         )
         return Table(columns, tuple(astuple(summary) for summary in self.summaries), self.note)
 
+    def differences(self) -> Table:
+        """The settings that are not the same in all runs: a row for each, with its value in every run."""
+        settings = {name: _flatten(config_to_dict(config)) for name, config in self.configs.items()}
+        names = dict.fromkeys(name for values in settings.values() for name in values)
+        rows = [(name, *(values.get(name, "–") for values in settings.values())) for name in names]
+        return Table(("setting", *settings), tuple(row for row in rows if len(set(row[1:])) > 1))
+
     def figure(self) -> Figure:
         return draw_comparison(self.runs, self.metric)
 
@@ -57,13 +68,19 @@ class Comparison:
             "Validation curves by epoch. A ring marks the epoch with the best validation "
             f"{self.metric.label} of a run, a diamond its test result."
         )
-        page.add("", Picture(self.figure(), caption), self.table())
+        marks = "The best epoch is chosen on validation data; the losses are those logged last; – means not logged."
+        page.add("", Picture(self.figure(), caption), self.table(), marks)
+        if len(self.configs) > 1:
+            differ = self.differences()
+            page.add("What differs", differ if differ.rows else "All settings of the runs are the same.")
         return page
 
     def to_json(self) -> str:
         """The table for a program to read; null for what is not there."""
         runs = [asdict(summary) for summary in self.summaries]
-        return json.dumps({"metric": self.metric.name, "note": self.note, "runs": runs}, indent=2)
+        differ = {name: dict(zip(self.configs, values, strict=True)) for name, *values in self.differences().rows}
+        about = {"metric": self.metric.name, "note": self.note, "runs": runs, "differences": differ}
+        return json.dumps(about, indent=2)
 
     def _headline(self) -> str:
         best = {name: row for name, rows in self.runs.items() if (row := best_row(rows, self.metric)) is not None}
@@ -76,12 +93,15 @@ class Comparison:
 
 
 def compare(
-    runs: Mapping[str, Sequence[MetricRow]], metric: str | None = None, metrics: Sequence[Metric] = ()
+    runs: Mapping[str, Sequence[MetricRow]],
+    metric: str | None = None,
+    metrics: Sequence[Metric] = (),
+    configs: Mapping[str, object] | None = None,
 ) -> Comparison:
     """Put runs side by side, by a metric that all of them have measured on validation data (the first such, if None).
 
     `metrics` says of the names which direction is better; of others that is more. If the runs share no metric, the loss
-    alone is compared, and the note says so.
+    alone is compared, and the note says so. `configs` are those of the runs: what differs between them is listed.
 
     >>> short = [MetricRow(20, 1, "valid", {"loss": 0.4, "accuracy": 0.90}, 2.5)]
     >>> long = [*short, MetricRow(40, 2, "valid", {"loss": 0.2, "accuracy": 0.95}, 5.0)]
@@ -93,20 +113,20 @@ def compare(
     for name, rows in runs.items():
         if not rows:
             raise ValueError(f"run {name!r} must have logged at least one step, got none")
-    kept = {name: tuple(rows) for name, rows in runs.items()}
+    kept = partial(Comparison, {name: tuple(rows) for name, rows in runs.items()}, configs=configs or {})
     measured = {name: metric_names(rows) for name, rows in runs.items()}
     known = list(dict.fromkeys(name for names in measured.values() for name in names))
     if metric == "loss" or not known:
-        return Comparison(kept)
+        return kept()
     if metric is not None and metric not in known:
         raise ValueError(f"metric {metric!r} is not known{nearest(metric, [*known, 'loss'])}")
     shared = [name for name in known if all(name in names for names in measured.values())]
     chosen = metric or next(iter(shared), None)
     if chosen is not None and chosen in shared:
-        return Comparison(kept, next((each for each in metrics if each.name == chosen), Metric(chosen)))
+        return kept(next((each for each in metrics if each.name == chosen), Metric(chosen)))
     what = "no metric was" if metric is None else f"{metric} was not"
     has = "; ".join(f"{name}: {', '.join(names) or 'none'}" for name, names in measured.items())
-    return Comparison(kept, note=f"Only the loss is compared: {what} measured in all runs ({has}).")
+    return kept(note=f"Only the loss is compared: {what} measured in all runs ({has}).")
 
 
 def metric_names(rows: Iterable[MetricRow]) -> list[str]:
@@ -136,3 +156,16 @@ def _summarise(name: str, rows: Sequence[MetricRow], by: Metric) -> Summary:
 
 def _value(row: MetricRow | None, name: str) -> float | None:
     return None if row is None or math.isnan(row.value(name)) else row.value(name)
+
+
+def _flatten(data: object, path: str = "") -> dict[str, str]:
+    """The settings of a config by their paths, as `headwork train --set` takes them.
+
+    >>> _flatten({"kind": "RunConfig", "training": {"kind": "TrainingConfig", "epochs": 3}})
+    {'training': 'TrainingConfig', 'training.epochs': '3'}
+    """
+    if not isinstance(data, Mapping):
+        return {path: str(data)}
+    choice = {path: str(data["kind"])} if path and "kind" in data else {}
+    inner = (_flatten(value, f"{path}.{name}" if path else name) for name, value in data.items() if name != "kind")
+    return choice | {name: value for values in inner for name, value in values.items()}

@@ -1,23 +1,26 @@
 """The report of a run: what training measured, what the model generates, and the attention of its heads."""
 
+import platform
 import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
-from torch import Generator, Tensor, nn
+import torch
+from torch import Generator, nn
 
 from headwork.batches import to_device
 from headwork.data import Dataset, Examples, Tokenizer
 from headwork.figures import Mistake, Picture, draw_attention
 from headwork.generation import Sample, stream_long, translate
 from headwork.models import Decoder, EncoderDecoder, describe
-from headwork.reports.classification import Classification, list_texts, show_images
 from headwork.reports.page import Part, Passage
-from headwork.reports.run_report import RunReport, write_report
+from headwork.reports.run_report import Classification, RunReport, list_texts, show_images, write_report
 from headwork.storage.metrics_log import METRICS, read_metrics
 from headwork.tables import Cell, Table
+from headwork.tasks import Evaluation
 from headwork.training.run import Run
 
 REPORT = "report.html"
@@ -26,22 +29,6 @@ N_EXAMPLES = 2
 N_TRANSLATED = 10
 N_WRITTEN = 400
 HEADING = "Where the heads look"
-
-
-@runtime_checkable
-class Evaluation(Protocol):
-    """What was measured on the test data."""
-
-    @property
-    def metrics(self) -> dict[str, float]: ...
-
-    @property
-    def predictions(self) -> Tensor | None:
-        """Of a classifier the probabilities, example x class."""
-
-    @property
-    def targets(self) -> Tensor | None:
-        """Of a classifier the true class of each example."""
 
 
 def report_run(
@@ -59,15 +46,16 @@ def report_run(
 
     `baseline` is an accuracy to compare with; `date`, `seconds` of training and `command` are shown if given.
     """
+    given: dict[str, Cell] = {
+        "bag-of-words baseline": None if baseline is None else f"{100 * baseline:.1f} %",
+        "date": date,
+        "training time (h:mm:ss)": None if seconds is None else str(timedelta(seconds=round(seconds))),
+        "command": command,
+        "versions": f"headwork {version('headwork')}, PyTorch {torch.__version__}, Python {platform.python_version()}",
+    }
     report = RunReport(
         title=f"{run.config.name} in {run.folder.name}",
-        facts=(
-            *describe_run(run, model),
-            *([] if baseline is None else [("bag-of-words baseline", f"{100 * baseline:.1f} %")]),
-            *([] if date is None else [("date", date)]),
-            *([] if seconds is None else [("training time", str(timedelta(seconds=round(seconds))))]),
-            *([] if command is None else [("command", command)]),
-        ),
+        facts=(*describe_run(run, model), *((name, fact) for name, fact in given.items() if fact is not None)),
         rows=read_metrics(run.folder / METRICS),
         metric=run.task.metrics[0],
         label_smoothing=run.config.training.label_smoothing,
@@ -92,7 +80,7 @@ def describe_run(run: Run, model: nn.Module) -> Iterator[tuple[str, Cell]]:
 
 
 def count(n: int | None, what: str) -> str:
-    """So many of something.
+    """A number of things.
 
     >>> count(1, "epoch"), count(1200, "step")
     ('1 epoch', '1,200 steps')
@@ -107,7 +95,7 @@ def choices_of(config: object) -> Iterator[tuple[str, Cell]]:
         "n_layers": "layers",
         "position": "positions",
         "pooling": "pooling",
-        "norm_order": "norm",
+        "norm_order": "norm order",
     }
     for name, words in shown.items():
         value = getattr(config, name, None)

@@ -1,15 +1,21 @@
 """One HTML file that needs nothing else: headings with paragraphs, pictures and tables, for a screen and for paper."""
 
 import os
+import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from headwork.figures import Picture
-from headwork.reports.pictures import embed_picture
+from headwork.figures import Picture, figure_to_svg, figure_to_webp
 from headwork.tables import Cell, Table, show
 
 STYLE = Path(__file__).with_name("page.css")
+
+LONGEST_FACT = 40
+"""Characters beside the other facts."""
+
+LARGEST_SVG = 300_000
+"""Characters; a larger drawing goes into the page as pixels if these take less."""
 
 HEAD = """<!DOCTYPE html>
 <html lang="en">
@@ -34,10 +40,15 @@ class Facts:
     facts: tuple[tuple[str, Cell], ...]
 
     def html(self) -> str:
-        pairs = "\n".join(
-            f"<div><dt>{escape(name)}</dt><dd>{escape(show(value))}</dd></div>" for name, value in self.facts
-        )
+        pairs = "\n".join(_fact(name, show(value)) for name, value in self.facts)
         return f'<dl class="facts">\n{pairs}\n</dl>'
+
+
+def _fact(name: str, value: str) -> str:
+    """A long value has a row of its own; a class name may break where its words meet."""
+    long = ' class="long"' if len(value) > LONGEST_FACT else ""
+    breakable = re.sub("(?<=[a-z])(?=[A-Z])", "<wbr>", escape(value))
+    return f"<div{long}><dt>{escape(name)}</dt><dd>{breakable}</dd></div>"
 
 
 @dataclass(frozen=True)
@@ -115,3 +126,18 @@ def _markup(part: Part, name: str) -> str:
             return embed_picture(part, name)
         case Table() | Facts() | Passage():
             return part.html()
+
+
+def embed_picture(picture: Picture, name: str) -> str:
+    """The picture as markup without any outside reference, as SVG if that is small, else as pixels.
+
+    `name` keeps its ids apart from those of other pictures.
+    """
+    width = f"{picture.figure.get_figwidth():.3g}in"
+    alt = escape(picture.alt or picture.caption)
+    drawing = figure_to_svg(picture.figure, name)
+    if len(drawing) > LARGEST_SVG and len(pixels := figure_to_webp(picture.figure)) < len(drawing):
+        drawn = f'<img src="data:image/webp;base64,{pixels}" alt="{alt}">'
+    else:
+        drawn = drawing.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
+    return f'<figure style="--width: {width}">\n{drawn}\n<figcaption>{escape(picture.caption)}</figcaption>\n</figure>'

@@ -1,15 +1,65 @@
 """The page about one run: its result, its curves, its mistakes, samples, and the attention of its heads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from headwork.figures import Picture, describe_curves, draw_curves
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headwork.figures import (
+    Mistake,
+    Picture,
+    describe_curves,
+    draw_confusion_matrix,
+    draw_curves,
+    draw_mistakes,
+    worst_mistakes,
+)
+from headwork.figures.confusion import check_classes
+from headwork.figures.style import shorten
 from headwork.metric import LOSS, Metric, MetricRow, best_row, last_row
-from headwork.reports.classification import Classification, add_classification
 from headwork.reports.page import Facts, Page, Part
 from headwork.tables import Cell, Table
+
+N_MISTAKES = 12
+N_LETTERS_OF_TEXT = 600
+
+ShowMistakes = Callable[[Sequence[Mistake]], Part]
+"""Makes a picture or a table of some mistakes, since only the data set has their images or texts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification:
+    """The probabilities that a classifier gave to each example of a split, and the true classes."""
+
+    probabilities: Float[Tensor, "example class"]
+    truth: Int[Tensor, "example"]
+    labels: Sequence[str]
+    show_mistakes: ShowMistakes | None = None
+    split: str = "test"
+
+    def __post_init__(self) -> None:
+        check_classes(self.truth, self.labels, "truth")
+        if self.probabilities.shape != (len(self.truth), len(self.labels)):
+            raise ValueError(
+                f"probabilities must have the axes (example, class) = {(len(self.truth), len(self.labels))}, "
+                f"got {tuple(self.probabilities.shape)}"
+            )
+
+    @property
+    def predicted(self) -> Int[Tensor, "example"]:
+        return self.probabilities.argmax(1)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether some probabilities are not numbers, so that nothing can be said about the predictions."""
+        return not bool(self.probabilities.isfinite().all())
+
+    @property
+    def accuracy(self) -> float:
+        return (self.predicted == self.truth).double().mean().item()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +110,9 @@ def write_report(report: RunReport, path: Path) -> None:
 
 
 def make_page(report: RunReport) -> Page:
-    page = Page(report.title, report.result, f"Written by headwork {version('headwork')}; all of it is in this file.")
+    page = Page(
+        report.title, report.result, f"Written by headwork {version('headwork')}. This page needs no other file."
+    )
     if report.facts:
         page.add("", Facts(tuple(report.facts)))
     if report.rows:
@@ -91,3 +143,36 @@ def list_epochs(rows: Sequence[MetricRow], metric: Metric = LOSS) -> Table:
             lines.append((row.epoch, row.step, logged, *(row.value(name) for name in names)))
     columns = ("epoch", "step", "training loss", *(f"validation {name.replace('_', ' ')}" for name in names))
     return Table(columns, tuple(lines), "The numbers", folded=True)
+
+
+def add_classification(page: Page, result: Classification) -> None:
+    """The confusion matrix and the worst mistakes."""
+    if result.diverged:
+        page.add("Confusion matrix", "Some probabilities are not finite numbers, so there are no predictions to show.")
+        return
+    n_examples, n_right = len(result.truth), int((result.predicted == result.truth).sum())
+    caption = (
+        f"Rows are true classes, columns predicted classes: {n_right:,} of {n_examples:,} {result.split} examples are "
+        "on the diagonal. The colour is the fraction of the row; mistakes (orange) have a finer scale."
+    )
+    figure = draw_confusion_matrix(result.truth, result.predicted, result.labels)
+    page.add("Confusion matrix", Picture(figure, caption))
+    mistakes = worst_mistakes(result.probabilities, result.truth, result.labels, N_MISTAKES)
+    if not mistakes:
+        page.add("Worst mistakes", f"There are none among the {n_examples:,} {result.split} examples.")
+    elif result.show_mistakes is not None:
+        page.add("Worst mistakes", result.show_mistakes(mistakes))
+
+
+def show_images(mistakes: Sequence[Mistake], images: Float[Tensor, "mistake channel row column"]) -> Picture:
+    caption = "The wrong predictions with the largest probability, which is the number in brackets."
+    return Picture(draw_mistakes(mistakes, images), caption)
+
+
+def list_texts(mistakes: Sequence[Mistake], texts: Sequence[str]) -> Table:
+    rows = tuple(
+        (mistake.true, mistake.predicted, round(mistake.probability, 4), shorten(text, N_LETTERS_OF_TEXT))
+        for mistake, text in zip(mistakes, texts, strict=True)
+    )
+    caption = "The wrong predictions with the largest probability."
+    return Table(("true", "predicted", "probability", "text"), rows, caption)

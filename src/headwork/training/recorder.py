@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from headwork.extras import need
-from headwork.inspection.centres import Snapshot, snapshot_centres
+from headwork.inspection.heads import Snapshot, snapshot_centres
 from headwork.metric import MetricRow
 from headwork.storage.folders import explain_disk_errors
 from headwork.storage.metrics_log import MetricsLog
