@@ -109,8 +109,11 @@ class Lab:
 
 
 def make_writable(folder: Path) -> None:
-    """Make the folder, and raise OSError now if nothing can be written there later."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Make the folder, and raise now if nothing can be written there later."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"out must be a folder, got {folder}, which is a file or inside one") from None
     with tempfile.TemporaryFile(dir=folder):
         pass
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from headwork.cli.run_argument import Imports
-from headwork.cli.training_flags import TrainingFlags
+from headwork.cli.arguments import Imports
+from headwork.cli.training_flags import TrainingFlags, values_of
 
 if TYPE_CHECKING:
     from headwork.data import Dataset
@@ -52,11 +52,13 @@ class Train(Imports, TrainingFlags):
             self.report(run, data, result)
 
     def report(self, run: "Run", data: "Dataset", result: "TrainingResult") -> None:
+        from headwork.data import HasBagOfWords
         from headwork.reports.of_run import report_run
         from headwork.tasks import metrics_by_name
         from headwork.training.display import show
 
-        baseline = measure_baseline(run.config.data)
+        data_config: object = run.config.data
+        baseline = data_config.bag_of_words_accuracy() if isinstance(data_config, HasBagOfWords) else None
         report = report_run(
             run,
             data,
@@ -104,6 +106,13 @@ class Train(Imports, TrainingFlags):
         return new_run(config, out, data, own_weights=own_weights, check=is_first_process()), data
 
 
+def with_recipe(name: str) -> Train:
+    """The command with the values of a recipe, for its help to show."""
+    from headwork.recipes import find_recipe
+
+    return Train(**values_of(find_recipe(name)))
+
+
 def watchers_for(run: "Run", data: "Dataset") -> "list[Watcher]":
     from headwork.reports.of_run import attention_pictures
     from headwork.training.plan import Plan
@@ -124,16 +133,6 @@ def animate_centres_of(run: "Run") -> None:
         from headwork.figures import animate_centres
 
         animate_centres(history, (run.folder / HEADS).with_suffix(".gif"))
-
-
-def measure_baseline(data: object) -> float | None:
-    """The accuracy of counting words on the test data, if the data can say it."""
-    from headwork.data import Reviews, bag_of_words_accuracy, read_reviews
-
-    if not isinstance(data, Reviews):
-        return None
-    texts = read_reviews(data)
-    return bag_of_words_accuracy(texts.train, texts.test)
 
 
 def is_first_process() -> bool:

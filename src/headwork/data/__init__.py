@@ -9,7 +9,6 @@ from headwork.batches import TextBatch as TextBatch
 from headwork.batches import TokenBatch as TokenBatch
 from headwork.data.adapters import StreamExamples as StreamExamples
 from headwork.data.adapters import TorchExamples as TorchExamples
-from headwork.data.baseline import bag_of_words_accuracy as bag_of_words_accuracy
 from headwork.data.bundled_text import BundledText as BundledText
 from headwork.data.bundled_text import MaskedText as MaskedText
 from headwork.data.bundled_text import TextFile as TextFile
@@ -18,6 +17,7 @@ from headwork.data.digits import Digits as Digits
 from headwork.data.examples import DataConfig as DataConfig
 from headwork.data.examples import Dataset as Dataset
 from headwork.data.examples import Examples as Examples
+from headwork.data.examples import HasBagOfWords as HasBagOfWords
 from headwork.data.examples import image_size as image_size
 from headwork.data.images import read_image as read_image
 from headwork.data.images import sample_digit as sample_digit
@@ -26,6 +26,7 @@ from headwork.data.inputs import find_images as find_images
 from headwork.data.inputs import read_text as read_text
 from headwork.data.mnist import Mnist5k as Mnist5k
 from headwork.data.reviews import Reviews as Reviews
+from headwork.data.reviews import bag_of_words_accuracy as bag_of_words_accuracy
 from headwork.data.reviews import encode_starts as encode_starts
 from headwork.data.reviews import read_reviews as read_reviews
 from headwork.data.tokenizer import BytePairs as BytePairs

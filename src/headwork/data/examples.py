@@ -49,6 +49,13 @@ class DataConfig(Protocol):
     def load(self, seed: int = 0) -> Dataset: ...
 
 
+@runtime_checkable
+class HasBagOfWords(Protocol):
+    """A data config of texts that can also say what counting words reaches on its test data, for the report."""
+
+    def bag_of_words_accuracy(self) -> float: ...
+
+
 def image_size(examples: Examples) -> tuple[int, int] | None:
     """The (rows, columns) of the pixels of the examples; None if they are not images.
 

@@ -1,6 +1,7 @@
 """What a model is trained for: its loss, its metrics, its answers."""
 
 from headwork.tasks.classification import Classification as Classification
+from headwork.tasks.classification import LabelTask as LabelTask
 from headwork.tasks.classification import MultiLabel as MultiLabel
 from headwork.tasks.classification import macro_f1 as macro_f1
 from headwork.tasks.language import MaskedTokens as MaskedTokens

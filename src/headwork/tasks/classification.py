@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +18,16 @@ from headwork.tasks.task import Evaluation, Scores
 ACCURACY = Metric("accuracy", percent=True)
 MACRO_F1 = Metric("macro_f1", percent=True)
 LABEL_ACCURACY = Metric("label_accuracy", percent=True)
+
+
+@runtime_checkable
+class LabelTask(Protocol):
+    """A task whose answers are labels, which `headwork predict` can then name; both below are such."""
+
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+
+    def probabilities(self, logits: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,9 @@ class Classification(Checked):
         right = (logits.detach().argmax(-1) == label).float().sum()
         return {"loss": MetricSum(loss, len(label)), "accuracy": MetricSum(right, len(label))}
 
+    def probabilities(self, logits: Float[Tensor, "batch class"]) -> Float[Tensor, "batch class"]:
+        return logits.float().softmax(-1)
+
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
         plain, sums = replace(self, label_smoothing=0.0, class_weights=None), MetricSums()
@@ -82,7 +95,7 @@ class Classification(Checked):
         for batch in batches:
             logits = call_model(model, batch)
             sums.add(plain.score_logits(logits, batch[-1]))
-            probabilities.append(logits.float().softmax(-1).cpu())
+            probabilities.append(self.probabilities(logits).cpu())
             targets.append(batch[-1].cpu())
         predictions, target = torch.cat(probabilities), torch.cat(targets)
         f1 = macro_f1(F.one_hot(predictions.argmax(-1), len(self.labels)), F.one_hot(target, len(self.labels)))
@@ -115,13 +128,16 @@ class MultiLabel(Checked):
         right = ((logits.detach() >= 0) == target.bool()).float().sum()
         return {"loss": MetricSum(loss, target.numel()), "label_accuracy": MetricSum(right, target.numel())}
 
+    def probabilities(self, logits: Float[Tensor, "batch class"]) -> Float[Tensor, "batch class"]:
+        return logits.float().sigmoid()
+
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
         sums, probabilities, targets = MetricSums(), [], []
         for batch in batches:
             logits = call_model(model, batch)
             sums.add(self.score_logits(logits, batch[-1]))
-            probabilities.append(logits.float().sigmoid().cpu())
+            probabilities.append(self.probabilities(logits).cpu())
             targets.append(batch[-1].cpu())
         predictions, target = torch.cat(probabilities), torch.cat(targets)
         return Evaluation(sums.means() | {"macro_f1": macro_f1(predictions >= 0.5, target)}, predictions, target)
