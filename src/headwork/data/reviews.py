@@ -16,8 +16,7 @@ import torch
 
 from headwork import serialise
 from headwork.checks import check_positive
-from headwork.data.examples import Dataset
-from headwork.data.splits import check_sizes
+from headwork.data.examples import Dataset, check_sizes
 from headwork.data.text_examples import Rows, TextExamples
 from headwork.data.tokenizer import BytePairs, Tokenizer, Words, make_tokenizer
 from headwork.extras import need
