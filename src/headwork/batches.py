@@ -12,6 +12,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from headwork.public import public_names
+
+__dir__ = public_names(__name__)
+
 IGNORE = -100
 """A target that is not asked for: no loss is counted there. The number is PyTorch's own."""
 

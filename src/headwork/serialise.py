@@ -19,6 +19,9 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from headwork.checks import nearest
+from headwork.public import public_names
+
+__dir__ = public_names(__name__)
 
 Config = TypeVar("Config")
 

@@ -17,3 +17,6 @@ from headwork.convert.network import to_convolution as to_convolution
 from headwork.convert.report import Comparison as Comparison
 from headwork.convert.report import ConvertedLayer as ConvertedLayer
 from headwork.convert.report import compare as compare
+from headwork.public import public_names
+
+__dir__ = public_names(__name__)

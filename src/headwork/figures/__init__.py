@@ -1,6 +1,7 @@
 """Every kind of picture, one function each; the only package that imports Matplotlib."""
 
 from headwork.extras import missing
+from headwork.public import public_names
 
 try:
     from matplotlib.axes import Axes as Axes
@@ -35,3 +36,5 @@ from headwork.figures.style import Picture as Picture
 from headwork.figures.style import figure_to_svg as figure_to_svg
 from headwork.figures.style import figure_to_webp as figure_to_webp
 from headwork.figures.style import plot_style as plot_style
+
+__dir__ = public_names(__name__)
