@@ -37,7 +37,7 @@ def test_a_module_shows_what_it_offers_only(module: str) -> None:
     shown = dir(getattr(hw, module))
     assert shown
     assert not INTERNAL & set(shown)
-    assert not [name for name in shown if name.startswith(("_", "check_positive", "need", "public_names"))]
+    assert not [name for name in shown if name.startswith(("_", "check_positive", "need", "PublicNames"))]
     for name in shown:
         value = getattr(getattr(hw, module), name)
         assert not isinstance(value, ModuleType) or name == "position_costs"

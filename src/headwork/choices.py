@@ -9,9 +9,9 @@ from typing import Literal
 
 from headwork import serialise
 from headwork.checks import check_above_zero, check_positive
-from headwork.public import public_names
+from headwork.public import PublicNames
 
-__dir__ = public_names(__name__)
+__dir__ = PublicNames(__name__)
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Layout = Literal["interleaved", "halves"]

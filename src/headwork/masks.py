@@ -19,9 +19,9 @@ from torch import Tensor
 
 from headwork.checks import check_positive
 from headwork.functional.distance import distance, not_ahead
-from headwork.public import public_names
+from headwork.public import PublicNames
 
-__dir__ = public_names(__name__)
+__dir__ = PublicNames(__name__)
 
 
 def causal(

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from headwork.checks import nearest
-from headwork.public import public_names
+from headwork.public import PublicNames
 
-__dir__ = public_names(__name__)
+__dir__ = PublicNames(__name__)
 
 Config = TypeVar("Config")
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -81,7 +81,7 @@ class Predict(OfRun):
 
         _, model = self.open()
         n_bad = n_good = 0
-        for path in self.inputs(is_image=is_image):
+        for path in self.find_files(is_image=is_image):
             try:
                 batch = read(path)
             except ValueError as error:
@@ -99,14 +99,10 @@ class Predict(OfRun):
         if not n_good:
             raise RuntimeError("no file could be read")
 
-    def inputs(self, *, is_image: bool) -> Iterator[Path]:
+    def find_files(self, *, is_image: bool) -> list[Path]:
         from headwork.data import find_images
 
-        for path in self.files:
-            if is_image and path.is_dir():
-                yield from find_images(path)
-            else:
-                yield path
+        return [file for path in self.files for file in (find_images(path) if is_image and path.is_dir() else [path])]
 
     def say(self, path: Path, probabilities: list[float], labels: tuple[str, ...]) -> str:
         best = sorted(zip(labels, probabilities, strict=True), key=lambda pair: -pair[1])[: self.top]

@@ -17,6 +17,6 @@ from headwork.convert.network import conversions_of as conversions_of
 from headwork.convert.network import possible_directions as possible_directions
 from headwork.convert.network import to_attention as to_attention
 from headwork.convert.network import to_convolution as to_convolution
-from headwork.public import public_names
+from headwork.public import PublicNames
 
-__dir__ = public_names(__name__)
+__dir__ = PublicNames(__name__)

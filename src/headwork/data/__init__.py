@@ -33,9 +33,9 @@ from headwork.data.tokenizer import BytePairs as BytePairs
 from headwork.data.tokenizer import Characters as Characters
 from headwork.data.tokenizer import Tokenizer as Tokenizer
 from headwork.data.tokenizer import Words as Words
-from headwork.public import public_names
+from headwork.public import PublicNames
 
-__dir__ = public_names(__name__)
+__dir__ = PublicNames(__name__)
 
 DATA_CONFIGS = (Digits, Mnist5k, Dates, BundledText, TextFile, MaskedText, Reviews)
 """Our own data configs, which the file of a run may name."""

@@ -8,6 +8,6 @@ True
 
 from headwork.lab.catalogue import find as find
 from headwork.lab.catalogue import labels as labels
-from headwork.public import public_names
+from headwork.public import PublicNames
 
-__dir__ = public_names(__name__)
+__dir__ = PublicNames(__name__)

@@ -39,6 +39,6 @@ from headwork.layers.positions import Rotation as Rotation
 from headwork.layers.positions import SinusoidalGrid as SinusoidalGrid
 from headwork.layers.positions import SinusoidalPositions as SinusoidalPositions
 from headwork.layers.stack import Stack as Stack
-from headwork.public import public_names
+from headwork.public import PublicNames
 
-__dir__ = public_names(__name__)
+__dir__ = PublicNames(__name__)

@@ -1,6 +1,6 @@
 """A run, or several, as a page that a person wants to look at."""
 
-from headwork.public import public_names
+from headwork.public import PublicNames
 from headwork.reports.classification import Classification as Classification
 from headwork.reports.compare import compare as compare
 from headwork.reports.page import Facts as Facts
@@ -9,4 +9,4 @@ from headwork.reports.run_report import RunReport as RunReport
 from headwork.reports.run_report import write_report as write_report
 from headwork.tables import Table as Table
 
-__dir__ = public_names(__name__)
+__dir__ = PublicNames(__name__)

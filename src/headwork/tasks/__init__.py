@@ -1,6 +1,6 @@
 """What a model is trained for: its loss, its metrics, its answers."""
 
-from headwork.public import public_names
+from headwork.public import PublicNames
 from headwork.tasks.classification import Classification as Classification
 from headwork.tasks.classification import LabelTask as LabelTask
 from headwork.tasks.classification import MultiLabel as MultiLabel
@@ -13,7 +13,7 @@ from headwork.tasks.task import Evaluation as Evaluation
 from headwork.tasks.task import Task as Task
 from headwork.tasks.task import metrics_by_name as metrics_by_name
 
-__dir__ = public_names(__name__)
+__dir__ = PublicNames(__name__)
 
 TASKS = (Classification, MultiLabel, Regression, NextToken, MaskedTokens, Translation)
 """Our own tasks, which the file of a run may name."""
