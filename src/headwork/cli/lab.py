@@ -111,11 +111,11 @@ class Lab:
 
 
 def make_writable(folder: Path) -> None:
-    """Make the folder, and raise now if nothing can be written there later."""
+    """Make the folder, and raise ValueError or OSError now if nothing can be written there later."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"out must be a folder, got {folder}, which is a file or inside one") from None
+    except FileExistsError:
+        raise ValueError(f"out must be a folder, got the file {folder}") from None
     with tempfile.TemporaryFile(dir=folder):
         pass
 
