@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from datetime import datetime
 from inspect import cleandoc
+from itertools import chain, count
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
@@ -39,7 +40,7 @@ class Train(Imports, TrainingFlags):
 
     def run(self) -> None:
         if self.list:
-            print(json.dumps(describe_recipes(), indent=2) if self.json else list_recipes())
+            print(list_recipes(as_json=self.json))
             return
         from headwork.training import train_run
         from headwork.training.display import Quiet, make_display
@@ -141,18 +142,13 @@ def is_first_process() -> bool:
 
 def free_folder(folder: Path, name: str) -> Path:
     """The first of NAME, NAME-2, NAME-3 ... that does not exist yet."""
-    path, number = folder / name, 1
-    while path.exists():
-        number += 1
-        path = folder / f"{name}-{number}"
-    return path
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(folder / each for each in names if not (folder / each).exists())
 
 
-def describe_recipes() -> dict[str, str]:
+def list_recipes(*, as_json: bool) -> str:
     from headwork.recipes import RECIPES
 
-    return {name: cleandoc(recipe.__doc__ or "") for name, recipe in RECIPES.items()}
-
-
-def list_recipes() -> str:
-    return "\n\n".join(f"{name}\n{indent(text, '    ')}" for name, text in describe_recipes().items())
+    about = {name: cleandoc(recipe.__doc__ or "") for name, recipe in RECIPES.items()}
+    as_text = "\n\n".join(f"{name}\n{indent(text, '    ')}" for name, text in about.items())
+    return json.dumps(about, indent=2) if as_json else as_text
