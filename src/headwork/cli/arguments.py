@@ -100,14 +100,16 @@ class OfModel(Imports):
 
     def find_image_size(self, config: object) -> tuple[int, int]:
         """For a model that takes images of any size: those that its run was trained on, or 32 x 32."""
-        from headwork.data import image_size
         from headwork.models import describe
-        from headwork.training.run import is_run, open_run
 
         found, folder = describe(config), Path(self.model)
-        if found is None or found.input != "image" or found.image is not None or not is_run(folder):
+        if found is None or found.input != "image" or found.image is not None or not folder.is_dir():
             return 32, 32
-        return image_size(open_run(folder, self.own_classes).load_data().test) or (32, 32)
+        from headwork.data import image_size
+        from headwork.training.run import is_run, open_run
+
+        size = image_size(open_run(folder, self.own_classes).load_data().test) if is_run(folder) else None
+        return size or (32, 32)
 
     def make_inputs(self, config: object, image: tuple[int, int]) -> "list[Tensor]":
         """Inputs of the right shape: ids of 0, or images of 0."""
