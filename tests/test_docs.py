@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from headwork.cli import main
+from headwork.cli.commands import COMMANDS, parse
 from headwork.data import sample_digit
 
 ROOT = Path(__file__).parent.parent
@@ -37,19 +38,71 @@ def test_the_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = "\n".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL))
     lines = re.findall(r"^headwork (.*?)(?:\s+#.*)?$", blocks, re.MULTILINE)
-    inline = [command for command in re.findall(r"`headwork ([a-z][^`]*)`", text) if "RUN" not in command]
+    inline = re.findall(r"`headwork ([a-z][^`]*)`", text)
     assert len(lines) >= 5
     assert len(inline) >= 5
     monkeypatch.chdir(tmp_path)
     sample_image(tmp_path / "my-digit.png")
     for command in [*lines, *inline]:
         arguments = shlex.split(command)
-        if arguments[0] == "convert" or arguments == ["lab"]:
-            continue  # named only; tests/cli runs them
+        if {"RUN", "FILE", "--help"} & set(arguments):
+            continue  # the names are not real; tests/cli runs such commands
         if arguments[0] == "train" and not {"--list", "--resume"} & set(arguments):
             arguments = [*re.sub(r"--epochs \d+", "", command).split(), "--steps", "2"]
         assert main(arguments) == 0, command
     assert capsys.readouterr().out
+
+
+DOCUMENTS = [
+    *("README.md", "CONTRIBUTING.md", "docs/lab/ADDING.md"),
+    *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))),
+]
+CHEAP = ("trace", "cost", "models", "--help", "--version")
+"""Commands that end within seconds, and write nothing unless they are told to."""
+
+
+def commands_in(name: str) -> list[str]:
+    """Every `headwork ...` of a document, in a block or inside a sentence, with or without what starts it."""
+    text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks = "\n".join(block for _, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    in_blocks = re.findall(r"^(?:\$ )?(?:torchrun .*-m )?headwork\b(.*?)(?:\s+#.*)?$", blocks, re.MULTILINE)
+    in_sentences = re.findall(r"`(?:[A-Z_]+=\S+ )?(?:torchrun [^`]*-m )?headwork +([^`]*)`", text)
+    return [command.strip() for command in (*in_blocks, *in_sentences)]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_commands_of_the_documents_exist(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Subcommand and flags; those that name a command only, such as `headwork convert`, need not be complete."""
+    for command in commands_in(name):
+        arguments = shlex.split(command)
+        if "--help" in arguments:
+            with pytest.raises(SystemExit, match=r"0|None"):
+                parse(arguments)
+        elif arguments[0] in COMMANDS and len(arguments) > 1:
+            parse(arguments)
+        else:
+            assert arguments[0] in (*COMMANDS, "--help", "--version"), command
+
+
+def test_the_search_finds_the_commands() -> None:
+    assert "cost llama-2-7b --tokens 4096" in commands_in("docs/guide.md")
+    assert "train my_module:my_recipe --epochs 3 --set training.optimiser.lr=1e-3" in commands_in("docs/own.md")
+    assert "train text-gpt --out /shared/runs/gpt" in commands_in("docs/scaling.md")
+    assert "convert runs/digits-resnet --out as-attention" in commands_in("docs/convolution.md")
+
+
+def test_the_cheap_commands_of_the_documents_run(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = {command for name in DOCUMENTS for command in commands_in(name)}
+    cheap = sorted(command for command in found if command.split()[0] in CHEAP and " runs/" not in command)
+    assert len(cheap) >= 5
+    for command in [*cheap, "lab temperature"]:
+        if command == "--help":
+            with pytest.raises(SystemExit, match=r"0|None"):
+                main([command])
+        else:
+            assert main(shlex.split(command)) == 0, command
+        assert capsys.readouterr().out, command
 
 
 def sample_image(path):

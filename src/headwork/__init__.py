@@ -76,4 +76,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted((*globals(), *_PACKAGES, *_FROM))
+    return sorted(("__version__", *_PACKAGES, *_FROM))

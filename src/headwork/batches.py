@@ -12,6 +12,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from headwork.public import PublicNames
+
+__dir__ = PublicNames(__name__)
+
 IGNORE = -100
 """A target that is not asked for: no loss is counted there. The number is PyTorch's own."""
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headwork.checks import Count, PositiveNumber, check_divides
+from headwork.public import PublicNames
 from headwork.serialise import Checked
+
+__dir__ = PublicNames(__name__)
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Layout = Literal["interleaved", "halves"]

@@ -19,6 +19,9 @@ from torch import Tensor
 
 from headwork.checks import check_not_negative, check_positive
 from headwork.functional.relative import distance, not_ahead
+from headwork.public import PublicNames
+
+__dir__ = PublicNames(__name__)
 
 
 def causal(

@@ -19,6 +19,9 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from headwork.checks import nearest
+from headwork.public import PublicNames
+
+__dir__ = PublicNames(__name__)
 
 Config = TypeVar("Config")
 

@@ -1,11 +1,13 @@
 """The command line as a user types it."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
+import headwork as hw
 from headwork.cli import main
 from headwork.models import PUBLISHED, DecoderConfig
 from headwork.serialise import config_to_dict
@@ -104,13 +106,19 @@ def test_a_figure_is_drawn(capsys, tmp_path, name):
         (["trace", "--image", "a.png"], "image is used for the drawing only: give --figure too"),
         (["trace", "gpt2", "--figure", "x.png", "--image", "a.png"], "image is for image models"),
         (["trace", "--figure", "x.xyz"], "figure must end in one of"),
+        (["cost", "runs/nope"], "model must be a published model, a config file (.json) that exists, or a folder"),
+        (["cost", "{this_file}"], "or a folder with a config.json, got {this_file}"),
+        (["compare", "{this_file}"], "runs must be folders of runs, got the file {this_file}"),
+        (["lab", "temperature", "--out", "{this_file}"], "out must be a folder, got the file {this_file}"),
+        (["trian"], "command 'trian' is not known; did you mean 'train'?"),
+        (["train", "dats", "--help"], "recipe 'dats' is not known; did you mean 'dates'?"),
     ],
 )
 def test_asking_wrongly_is_exit_code_2_and_says_why(capsys, arguments, message):
-    code, out, err = run(capsys, *arguments)
+    code, out, err = run(capsys, *(argument.format(this_file=__file__) for argument in arguments))
     assert code == 2
     assert out == ""
-    assert message in err
+    assert message.format(this_file=__file__) in err
 
 
 @pytest.mark.parametrize(
@@ -173,10 +181,40 @@ def test_stopped_by_the_user(capsys, monkeypatch):
     assert err == "headwork: stopped\n"
 
 
-def test_an_unknown_command_is_exit_code_2(capsys):
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["train", "--epoch", "3"], "--epochs"),
+        (["cost", "gpt2", "--token", "5"], "--tokens"),
+        (["models", "--jsn"], ""),
+    ],
+)
+def test_an_unknown_flag_is_exit_code_2_and_the_nearest_of_this_command_is_named(capsys, arguments, meant):
     with pytest.raises(SystemExit) as end:
-        main(["trase"])
+        main(arguments)
+    said = capsys.readouterr().err
     assert end.value.code == 2
+    assert meant in said
+    assert "max-new-tokens" not in said  # a flag of other commands
+    assert f"headwork {arguments[0]} --help" in said
+
+
+def test_the_version(capsys):
+    assert run(capsys, "--version") == (0, f"headwork {hw.__version__}\n", "")
+
+
+def help_of(capsys, *arguments):
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--help"])
+    assert not end.value.code
+    return " ".join(re.sub("[│╭╰─╮╯]", " ", capsys.readouterr().out).split())
+
+
+def test_the_help_of_train_shows_the_values_of_the_recipe(capsys):
+    said = help_of(capsys, "train", "text-gpt")
+    for flag, value in {"--steps": "2000", "--lr": "0.002", "--position": "learned", "--norm": "pre"}.items():
+        assert re.search(rf"{flag} [^()]*\(default: {value}\)", said)
+    assert "default: None" not in help_of(capsys, "train").split("--import")[0].split("options")[1]
 
 
 @pytest.mark.parametrize(("flag", "other"), [("epochs", "steps"), ("steps", "epochs")])

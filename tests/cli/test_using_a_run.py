@@ -2,7 +2,7 @@
 
 import io
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ import headwork as hw
 from headwork.cli import main
 from headwork.cli.convert import Convert
 from headwork.cli.generate import decode_stream
-from headwork.cli.predict import text_reader
+from headwork.cli.predict import Predict, image_reader, text_reader
 from headwork.cli.training_flags import TrainingFlags
 from headwork.data import Tokenizer, sample_digit
 from headwork.models import describe
@@ -69,6 +69,25 @@ def test_predict_gives_the_probabilities_of_the_model(
     assert [label["label"] for label in found["labels"]] == [str(i) for i in expected.argsort(descending=True).tolist()]
     assert sum(label["probability"] for label in found["labels"]) == pytest.approx(1, abs=1e-5)
     assert found["labels"][0]["probability"] == pytest.approx(expected.max().item(), abs=1e-6)
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """A task of a user's own."""
+
+    labels: tuple[str, ...] = tuple("abcdefghij")
+
+    def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(logits, 0.1)
+
+
+def test_predict_asks_the_task_for_probabilities(runs: Path, digit: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = hw.training.open_run(runs / "digits-vit")
+    description = describe(run.config.model)
+    assert description is not None
+    asked = Predict(run_folder=runs / "digits-vit", files=(digit,), top=2)
+    asked.predict_all(Undecided(), image_reader(run, description), is_image=True)
+    assert capsys.readouterr().out == f"{digit}: a 10.0 %, b 10.0 %\n"
 
 
 @pytest.mark.parametrize("recipe", ["digits-vit", "digits-gaussian", "digits-resnet"])

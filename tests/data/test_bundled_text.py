@@ -5,7 +5,7 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from headwork.data import BundledText, BytePairs, TextFile
+from headwork.data import BundledText, BytePairs, TextFile, read_text
 from headwork.data.bundled_text import bundled_text
 from tests.data.conftest import load
 
@@ -117,3 +117,39 @@ def test_a_python_without_its_manual(monkeypatch):
 def test_windows_of_nothing(make):
     with pytest.raises(ValueError, match=r"n_context must be 1 or more, got 0"):
         make()
+
+
+def test_a_text_as_it_is_written(tmp_path):
+    path = tmp_path / "a.txt"
+    for data, text in [
+        ("naïve 🙂\n".encode(), "naïve 🙂\n"),
+        (b"one\r\ntwo", "one\ntwo"),
+        (b"\xef\xbb\xbfwith a mark", "with a mark"),
+    ]:
+        path.write_bytes(data)
+        assert read_text(path) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "text must not be empty, got .*a.txt"),
+        (b"\xef\xbb\xbf \r\n", "text must not be empty, got .*a.txt"),
+        (b"good\xffbad", "text must be UTF-8, got .*a.txt with the byte 0xff at offset 4"),
+        (b"\xef\xbb\xbfab\x80", "the byte 0x80 at offset 5"),
+        ("Windows".encode("utf-16"), "the byte 0xff at offset 0"),
+        (b"cut \xe2\x82", "the byte 0xe2 at offset 4"),
+    ],
+)
+def test_a_text_that_cannot_be_read(tmp_path, data, message):
+    path = tmp_path / "a.txt"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=message):
+        read_text(path)
+
+
+def test_a_text_that_is_not_there(tmp_path):
+    with pytest.raises(ValueError, match=r"text must be a file that exists, got .*none.txt"):
+        read_text(tmp_path / "none.txt")
+    with pytest.raises(ValueError, match="text must be a file, got the folder"):
+        read_text(tmp_path)

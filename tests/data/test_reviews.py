@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from headwork.data import BytePairs, Reviews, bag_of_words_accuracy, read_reviews
+from headwork.data import BytePairs, Digits, HasBagOfWords, Reviews, bag_of_words_accuracy, read_reviews
 from headwork.data.reviews import LabelledTexts, ReviewTexts
 from tests.data.conftest import CONFIGS, load
 
@@ -137,3 +137,11 @@ def test_the_baseline_has_nothing_to_learn_from_shuffled_labels():
     order = torch.randperm(len(reviews.train.labels)).tolist()
     shuffled = LabelledTexts(reviews.train.texts, [reviews.train.labels[i] for i in order])
     assert 0.4 < bag_of_words_accuracy(shuffled, reviews.test) < 0.6
+
+
+def test_the_config_says_what_counting_words_reaches() -> None:
+    config = Reviews(source="rotten_tomatoes", n_valid=1000, n_test=1000)
+    texts = read_reviews(config)
+    assert isinstance(config, HasBagOfWords)
+    assert config.bag_of_words_accuracy() == bag_of_words_accuracy(texts.train, texts.test)
+    assert not isinstance(Digits(), HasBagOfWords)

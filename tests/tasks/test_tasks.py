@@ -13,6 +13,7 @@ from headwork.metric import Metric
 from headwork.tasks import (
     TASKS,
     Classification,
+    LabelTask,
     MaskedTokens,
     MultiLabel,
     NextToken,
@@ -148,3 +149,13 @@ def test_only_what_is_asked_for_is_scored() -> None:
 def test_weights_that_do_not_fit(weights: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="class_weights must have one weight of 0 or more for each of the 4 labels"):
         Classification(LABELS, class_weights=weights)
+
+
+def test_a_task_with_labels_gives_their_probabilities() -> None:
+    logits = torch.tensor([[0.0, 2.0, -1.0]])
+    one, any_number = Classification(LABELS[:3]), MultiLabel(LABELS[:3])
+    torch.testing.assert_close(one.probabilities(logits), logits.softmax(-1))
+    torch.testing.assert_close(any_number.probabilities(logits), logits.sigmoid())
+    assert isinstance(one, LabelTask)
+    assert isinstance(any_number, LabelTask)
+    assert not isinstance(NextToken(), LabelTask)

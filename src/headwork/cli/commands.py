@@ -5,56 +5,64 @@ Exit code 0: done; 1: it failed; 2: you asked wrongly; 3: a number was not finit
 
 import os
 import sys
-from typing import Annotated, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 import tyro
-from tyro.conf import FlagCreatePairsOff, subcommand
+from tyro.conf import FlagCreatePairsOff
+from tyro.extras import subcommand_cli_from_dict
 
+import headwork
+from headwork.checks import nearest
 from headwork.cli.compare import Compare
 from headwork.cli.convert import Convert
-from headwork.cli.cost import Cost
-from headwork.cli.evaluate import Evaluate
 from headwork.cli.generate import Generate
+from headwork.cli.inspection import Cost, Models, Trace
 from headwork.cli.lab import Lab
-from headwork.cli.models import Models
-from headwork.cli.predict import Predict
-from headwork.cli.trace import Trace
-from headwork.cli.train import Train
+from headwork.cli.predict import Evaluate, Predict
+from headwork.cli.train import Train, with_recipe
 from headwork.cli.translate import Translate
 from headwork.extras import MissingExtraError
 
-Command = (
-    Annotated[Train, subcommand("train")]
-    | Annotated[Evaluate, subcommand("evaluate")]
-    | Annotated[Predict, subcommand("predict")]
-    | Annotated[Generate, subcommand("generate")]
-    | Annotated[Translate, subcommand("translate")]
-    | Annotated[Compare, subcommand("compare")]
-    | Annotated[Convert, subcommand("convert")]
-    | Annotated[Trace, subcommand("trace")]
-    | Annotated[Cost, subcommand("cost")]
-    | Annotated[Models, subcommand("models")]
-    | Annotated[Lab, subcommand("lab")]
-)
 
-
-class Runs(Protocol):
+@runtime_checkable
+class Command(Protocol):
     """Any command."""
 
     def run(self) -> None: ...
 
 
+COMMANDS: dict[str, Callable[..., Command]] = {
+    command.__name__.lower(): command
+    for command in (Train, Evaluate, Predict, Generate, Translate, Compare, Convert, Trace, Cost, Models, Lab)
+}
+
+
+def parse(arguments: list[str]) -> Command:
+    """The command that was typed; asked for help, or wrongly, this prints it and leaves."""
+    name = arguments[0] if arguments else ""
+    options: dict[str, Any] = {"prog": "headwork", "args": arguments, "config": (FlagCreatePairsOff,)}
+    if name in COMMANDS:
+        options |= {"prog": f"headwork {name}", "args": arguments[1:]}
+        if {"-h", "--help"} & set(arguments):
+            options["args"] = ["--help"]
+            if name == "train" and not arguments[1].startswith("-"):
+                options["default"] = with_recipe(arguments[1])
+        return tyro.cli(COMMANDS[name], **options)
+    if name and not name.startswith("-"):
+        raise ValueError(f"command {name!r} is not known{nearest(name, COMMANDS)}")
+    about = f"Headwork {headwork.__version__}: Transformers you can read, run, prove and see."
+    return subcommand_cli_from_dict(COMMANDS, description=about, **options)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the return value is the exit code."""
-    command: Runs = tyro.cli(
-        Command,
-        prog="headwork",
-        description="Transformers you can read, run, prove and see.",
-        args=arguments,
-        config=(FlagCreatePairsOff,),
-    )
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--version"]:
+        print(f"headwork {headwork.__version__}")
+        return 0
     try:
-        command.run()
+        parse(arguments).run()
         sys.stdout.flush()
     except ValueError as error:
         print(f"headwork: error: {error}", file=sys.stderr)

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.run_argument import Imports
-from headwork.cli.trace import FIGURE_ENDINGS
+from headwork.cli.arguments import Imports, check_figure, save_figure
 
 
 @dataclass(frozen=True)
@@ -42,9 +41,7 @@ class Compare(Imports):
             {name: run.config for name, run in runs.items()},
         )
         if self.figure is not None:
-            self.figure.parent.mkdir(parents=True, exist_ok=True)
-            found.figure().savefig(self.figure)
-            print(f"drawn to {self.figure}", file=sys.stderr)
+            save_figure(found.figure(), self.figure)
         if self.page is not None:
             found.page().write(self.page)
             print(f"written to {self.page}", file=sys.stderr)
@@ -60,7 +57,9 @@ class Compare(Imports):
             raise ValueError(
                 f"runs must be one or more different folders, got {', '.join(map(str, self.runs)) or 'none'}"
             )
-        if self.figure is not None and self.figure.suffix.lower() not in FIGURE_ENDINGS:
-            raise ValueError(f"figure must end in one of {', '.join(FIGURE_ENDINGS)}, got {self.figure}")
+        for run in self.runs:
+            if run.exists() and not run.is_dir():
+                raise ValueError(f"runs must be folders of runs, got the file {run}")
+        check_figure(self.figure)
         if self.page is not None and self.page.suffix.lower() != ".html":
             raise ValueError(f"page must end in .html, got {self.page}")

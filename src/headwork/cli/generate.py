@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from headwork.cli.run_argument import Imports, OfRun, open_with
-from headwork.cli.text_input import warn_of_unknown
+from headwork.cli.arguments import OfRun, warn_of_unknown
 
 if TYPE_CHECKING:
     from headwork.data import Tokenizer
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Generate(Imports, OfRun):
+class Generate(OfRun):
     """Continue a text with the language model of a run."""
 
     prompt: Annotated[str, arg(help="The beginning of the text.")] = "\n"
@@ -39,7 +38,7 @@ class Generate(Imports, OfRun):
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must lie in 0 .. 2**63 - 1, got {self.seed}")
         sampling = self.sampling()
-        run, model = open_with(self.run_folder, self.own_classes)
+        run, model = self.open()
         description = describe(run.config.model)
         is_text = description is not None and (description.input, description.output) == ("text", "next token")
         if not is_text or run.tokenizer is None:

@@ -41,7 +41,7 @@ class Lab:
     def run(self) -> None:
         self._check()
         if self.name is None and not self.all:
-            print(_list_as_json() if self.json else _list())
+            print(list_claims(as_json=self.json))
             return
         claims = self._claims()
         folder = self.out or (None if self.json else DEFAULT_FOLDER)
@@ -70,10 +70,12 @@ class Lab:
         return [(claim, claim.change(claim.setup, changes)) for claim in map(find, names)]
 
     def _run_one(self, claim: "Claim[Any, Any]", setup: "Experiment", folder: Path | None) -> "Finding[Any, Any]":
+        from headwork.lab.pages import write_page
+
         finding = claim.examine(setup, self.seeds, broken=True)
         print(json.dumps(finding.as_dict(), indent=2) if self.json else describe(finding))
         if folder is not None:
-            for path in _write_page(finding, folder):
+            for path in write_page(finding, folder):
                 print(path, file=sys.stderr)
         return finding
 
@@ -84,6 +86,8 @@ class Lab:
         from rich.console import Console
         from rich.progress import Progress
 
+        from headwork.lab.pages import write_index, write_page
+
         console = Console(stderr=True, soft_wrap=True, highlight=False)
         findings = []
         with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
@@ -92,14 +96,12 @@ class Lab:
                 progress.update(task, description=claim.name)
                 finding = claim.examine(setup, self.seeds, broken=True)
                 if folder is not None:
-                    _write_page(finding, folder)
+                    write_page(finding, folder)
                 findings.append(finding)
                 done = f"{len(findings)}/{len(claims)}"
                 progress.console.print(f"{done:>7} {claim.name}: {finding.outcome} ({finding.seconds:.1f} s)")
                 progress.advance(task)
         if folder is not None:
-            from headwork.lab.pages import write_index
-
             write_index(findings, folder)
         if self.json:
             print(json.dumps([finding.as_dict() for finding in findings], indent=2))
@@ -109,8 +111,11 @@ class Lab:
 
 
 def make_writable(folder: Path) -> None:
-    """Make the folder, and raise OSError now if nothing can be written there later."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Make the folder, and raise ValueError or OSError now if nothing can be written there later."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise ValueError(f"out must be a folder, got the file {folder}") from None
     with tempfile.TemporaryFile(dir=folder):
         pass
 
@@ -154,25 +159,15 @@ def table_of_verdicts(findings: "Sequence[Finding[Any, Any]]") -> str:
     return f"{Table(columns, rows).text()}\n\n{n_hold} of {len(findings)} hold."
 
 
-def _list() -> str:
+def list_claims(*, as_json: bool) -> str:
     from headwork.lab import labels
     from headwork.lab.catalogue import TITLES
 
+    if as_json:
+        return json.dumps([asdict(label) for label in labels()], indent=2)
     parts = []
     for document, group in groupby(labels(), key=lambda label: label.document):
         rows = tuple(("", label.question, label.name, label.says) for label in group)
         table = Table(("", "question", "claim", "what it says"), rows)
         parts.append(f"{document}: {TITLES[document]}\n{table.text()}")
     return "\n\n".join(parts)
-
-
-def _list_as_json() -> str:
-    from headwork.lab import labels
-
-    return json.dumps([asdict(label) for label in labels()], indent=2)
-
-
-def _write_page(finding: "Finding[Any, Any]", folder: Path) -> tuple[Path, Path]:
-    from headwork.lab.pages import write_page
-
-    return write_page(finding, folder)

@@ -1,31 +1,51 @@
-"""`headwork predict`."""
+"""`headwork evaluate` and `headwork predict`: the best checkpoint of a run, on its own data or on files."""
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.run_argument import Imports, OfRun, open_with
-from headwork.cli.text_input import lines_of_stdin
+from headwork.cli.arguments import OfRun, lines_of_stdin
 
 if TYPE_CHECKING:
-    import torch
-
     from headwork.data import ImageBatch, TextBatch
     from headwork.models import Description
+    from headwork.tasks import LabelTask
     from headwork.training import Run
 
-
 Read = Callable[[Path], Any]
-"""How a file becomes a batch of one example."""
+"""How a file becomes a batch of one example; its label is 0, and nobody looks at it."""
 
 
 @dataclass(frozen=True)
-class Predict(Imports, OfRun):
+class Evaluate(OfRun):
+    """Measure the best checkpoint of a run on a split of its data."""
+
+    split: Annotated[Literal["train", "valid", "test"], arg(help="Which examples.")] = "test"
+    batch_size: Annotated[int, arg(help="Examples at once.")] = 64
+    json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
+
+    def run(self) -> None:
+        from headwork.checks import check_positive
+        from headwork.training.display import show
+        from headwork.training.plan import ordered_batches
+
+        check_positive(batch_size=self.batch_size)
+        run, model = self.open()
+        examples = getattr(run.load_data(), self.split)
+        metrics = run.task.evaluate(model, ordered_batches(examples, self.batch_size)).metrics
+        if self.json:
+            print(json.dumps({"run": str(self.run_folder), "split": self.split, "examples": len(examples), **metrics}))
+        else:
+            print(f"{run.config.name} on {len(examples)} {self.split} examples: {show(metrics, run.task)}")
+
+
+@dataclass(frozen=True)
+class Predict(OfRun):
     """Label images or texts with the best checkpoint of a run."""
 
     files: Annotated[
@@ -38,26 +58,30 @@ class Predict(Imports, OfRun):
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.models import describe
+        from headwork.tasks import LabelTask
         from headwork.training import open_run
 
         check_positive(top=self.top)
         if not self.files:
             raise ValueError("files must name at least one file, got none")
         run = open_run(self.run_folder, self.own_classes)
-        labels = getattr(run.task, "labels", None)
         description = describe(run.config.model)
-        if labels is None or description is None or description.input not in ("image", "text"):
+        if not isinstance(run.task, LabelTask) or description is None or description.input not in ("image", "text"):
             raise ValueError(f"run must be one of a classifier of images or texts, got {run.config.name}")
         is_image = description.input == "image"
         if is_image and Path("-") in self.files:
             raise ValueError("files must be images for this run: - reads a text from stdin, got -")
         read = image_reader(run, description) if is_image else text_reader(run, description)
-        self.predict_all(run, read, labels, is_image=is_image)
+        self.predict_all(run.task, read, is_image=is_image)
 
-    def predict_all(self, run: "Run", read: Read, labels: tuple[str, ...], *, is_image: bool) -> None:
-        _, model = open_with(self.run_folder, self.own_classes)
+    def predict_all(self, task: "LabelTask", read: Read, *, is_image: bool) -> None:
+        import torch
+
+        from headwork.batches import call_model
+
+        _, model = self.open()
         n_bad = n_good = 0
-        for path in self.inputs(is_image=is_image):
+        for path in self.find_files(is_image=is_image):
             try:
                 batch = read(path)
             except ValueError as error:
@@ -67,22 +91,18 @@ class Predict(Imports, OfRun):
                 print(f"skipped: {error}", file=sys.stderr)
                 continue
             n_good += 1
-            predictions = run.task.evaluate(model, [batch]).predictions
-            assert predictions is not None
-            print(self.say(path, predictions[0].tolist(), labels), flush=True)
+            with torch.no_grad():
+                probabilities = task.probabilities(call_model(model, batch))[0].tolist()
+            print(self.say(path, probabilities, task.labels), flush=True)
         if n_bad:
             print(f"skipped {n_bad} of {n_bad + n_good} files", file=sys.stderr)
         if not n_good:
             raise RuntimeError("no file could be read")
 
-    def inputs(self, *, is_image: bool) -> Iterator[Path]:
+    def find_files(self, *, is_image: bool) -> list[Path]:
         from headwork.data import find_images
 
-        for path in self.files:
-            if is_image and path.is_dir():
-                yield from find_images(path)
-            else:
-                yield path
+        return [file for path in self.files for file in (find_images(path) if is_image and path.is_dir() else [path])]
 
     def say(self, path: Path, probabilities: list[float], labels: tuple[str, ...]) -> str:
         best = sorted(zip(labels, probabilities, strict=True), key=lambda pair: -pair[1])[: self.top]
@@ -93,15 +113,16 @@ class Predict(Imports, OfRun):
 
 def image_reader(run: "Run", description: "Description") -> Read:
     """Images of the size that the model is made for or, if it takes any, that the data of the run has."""
+    import torch
+
     from headwork.data import ImageBatch, image_size, read_image
 
-    size = description.image or image_size(run.load_data().test)
+    size, n_channels = description.image or image_size(run.load_data().test), description.n_channels
     assert size is not None
-    assert description.n_channels is not None
-    n_channels, target = description.n_channels, no_target(run)
+    assert n_channels is not None
 
     def read(path: Path) -> "ImageBatch":
-        return ImageBatch(read_image(path, size, n_channels), target)
+        return ImageBatch(read_image(path, size, n_channels), torch.tensor([0]))
 
     return read
 
@@ -112,7 +133,7 @@ def text_reader(run: "Run", description: "Description") -> Read:
 
     from headwork.data import TextBatch, encode_starts, read_text
 
-    tokenizer, target = run.tokenizer, no_target(run)
+    tokenizer = run.tokenizer
     limits = (description.max_tokens, getattr(run.config.data, "max_tokens", None))
     limit = min((limit for limit in limits if limit is not None), default=512)
     if tokenizer is None:
@@ -126,15 +147,6 @@ def text_reader(run: "Run", description: "Description") -> Read:
         if n_tokens > n_read:
             print(f"headwork: of {path} the first {n_read} of {n_tokens} tokens are read", file=sys.stderr)
         ids = torch.tensor(encode_starts([text], tokenizer, limit))
-        return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), target)
+        return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([0]))
 
     return read
-
-
-def no_target(run: "Run") -> "torch.Tensor":
-    """A target of the right shape, since a batch has one: nobody looks at it."""
-    import torch
-
-    from headwork.tasks import MultiLabel
-
-    return torch.zeros((1, len(run.task.labels)) if isinstance(run.task, MultiLabel) else (1,), dtype=torch.long)

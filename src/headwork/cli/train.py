@@ -7,14 +7,15 @@ import sys
 from dataclasses import dataclass
 from datetime import datetime
 from inspect import cleandoc
+from itertools import chain, count
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from headwork.cli.run_argument import Imports
-from headwork.cli.training_flags import TrainingFlags
+from headwork.cli.arguments import Imports
+from headwork.cli.training_flags import TrainingFlags, values_of
 
 if TYPE_CHECKING:
     from headwork.data import Dataset
@@ -39,7 +40,7 @@ class Train(Imports, TrainingFlags):
 
     def run(self) -> None:
         if self.list:
-            print(json.dumps(describe_recipes(), indent=2) if self.json else list_recipes())
+            print(list_recipes(as_json=self.json))
             return
         from headwork.training import train_run
         from headwork.training.display import Quiet, make_display
@@ -51,11 +52,13 @@ class Train(Imports, TrainingFlags):
             self.report(run, data, result)
 
     def report(self, run: "Run", data: "Dataset", result: "TrainingResult") -> None:
+        from headwork.data import HasBagOfWords
         from headwork.reports.of_run import report_run
         from headwork.tasks import metrics_by_name
         from headwork.training.display import show
 
-        baseline = measure_baseline(run.config.data)
+        data_config: object = run.config.data
+        baseline = data_config.bag_of_words_accuracy() if isinstance(data_config, HasBagOfWords) else None
         report = report_run(
             run,
             data,
@@ -100,6 +103,13 @@ class Train(Imports, TrainingFlags):
         return new_run(config, out, data, check=is_first_process()), data
 
 
+def with_recipe(name: str) -> Train:
+    """The command with the values of a recipe, for its help to show."""
+    from headwork.recipes import find_recipe
+
+    return Train(**values_of(find_recipe(name)))
+
+
 def watchers_for(run: "Run", data: "Dataset") -> "list[Watcher]":
     from headwork.reports.of_run import attention_pictures
     from headwork.training.plan import Plan
@@ -122,34 +132,19 @@ def animate_centres_of(run: "Run") -> None:
         animate_centres(history, (run.folder / HEADS).with_suffix(".gif"))
 
 
-def measure_baseline(data: object) -> float | None:
-    """The accuracy of counting words on the test data, if the data can say it."""
-    from headwork.data import Reviews, bag_of_words_accuracy, read_reviews
-
-    if not isinstance(data, Reviews):
-        return None
-    texts = read_reviews(data)
-    return bag_of_words_accuracy(texts.train, texts.test)
-
-
 def is_first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
 def free_folder(folder: Path, name: str) -> Path:
     """The first of NAME, NAME-2, NAME-3 ... that does not exist yet."""
-    path, number = folder / name, 1
-    while path.exists():
-        number += 1
-        path = folder / f"{name}-{number}"
-    return path
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(folder / each for each in names if not (folder / each).exists())
 
 
-def describe_recipes() -> dict[str, str]:
+def list_recipes(*, as_json: bool) -> str:
     from headwork.recipes import RECIPES
 
-    return {name: cleandoc(recipe.__doc__ or "") for name, recipe in RECIPES.items()}
-
-
-def list_recipes() -> str:
-    return "\n\n".join(f"{name}\n{indent(text, '    ')}" for name, text in describe_recipes().items())
+    about = {name: cleandoc(recipe.__doc__ or "") for name, recipe in RECIPES.items()}
+    as_text = "\n\n".join(f"{name}\n{indent(text, '    ')}" for name, text in about.items())
+    return json.dumps(about, indent=2) if as_json else as_text

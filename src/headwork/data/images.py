@@ -14,6 +14,8 @@ try:
 except ModuleNotFoundError as error:
     raise missing(error) from None
 
+IMAGE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
 
 def sample_digit(number: int = 0) -> Float[Tensor, "1 1 8 8"]:
     """One of the 1,797 handwritten digits (8 x 8, grey) that come with scikit-learn.
@@ -51,6 +53,22 @@ def read_image(path: Path, size: tuple[int, int], n_channels: int) -> Float[Tens
         raise ValueError(f"image must be a file that exists, got {path}") from None
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError) as error:
         raise ValueError(f"image must be a picture that can be read, got {path} ({error})") from None
+
+
+def find_images(path: Path) -> list[Path]:
+    """The image itself, or all images in a folder (not below it) by name."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise ValueError(f"images must be a file or a folder that exists, got {path}")
+    found = sorted(
+        file
+        for file in path.iterdir()
+        if file.suffix.lower() in IMAGE_ENDINGS and not file.name.startswith(".") and file.is_file()
+    )
+    if not found:
+        raise ValueError(f"images must be a folder with files such as {', '.join(IMAGE_ENDINGS)}, got {path}")
+    return found
 
 
 def _on_paper(image: Image.Image) -> Image.Image:

@@ -16,8 +16,7 @@ import torch
 
 from headwork import serialise
 from headwork.checks import check_positive
-from headwork.data.examples import Dataset
-from headwork.data.splits import check_sizes
+from headwork.data.examples import Dataset, check_sizes
 from headwork.data.text_examples import Rows, TextExamples
 from headwork.data.tokenizer import BytePairs, Tokenizer, Words, make_tokenizer
 from headwork.extras import need
@@ -58,6 +57,11 @@ class Reviews(serialise.Checked):
             for part in parts
         )
         return Dataset(train=train, valid=valid, test=test, task=Classification(LABELS), tokenizer=tokenizer)
+
+    def bag_of_words_accuracy(self) -> float:
+        """What a model should beat on the test data."""
+        texts = read_reviews(self)
+        return bag_of_words_accuracy(texts.train, texts.test)
 
 
 class LabelledTexts(NamedTuple):
@@ -101,6 +105,25 @@ def read_reviews(config: Reviews) -> ReviewTexts:
         for part, chosen in zip(parts, (rotated[n_valid + n_test :], *held_out), strict=True):
             part += [(text, label) for text in chosen]
     return ReviewTexts(*(LabelledTexts([text for text, _ in part], [label for _, label in part]) for part in parts))
+
+
+def bag_of_words_accuracy(train: LabelledTexts, test: LabelledTexts) -> float:
+    """The share of test texts that scikit-learn's logistic regression gets right from TF-IDF counts of words and pairs.
+
+    Words, weights and classifier come from `train` only; the settings are fixed.
+
+    >>> train = LabelledTexts(["a good film", "so good", "a bad film", "so bad"] * 2, [1, 1, 0, 0] * 2)
+    >>> bag_of_words_accuracy(train, LabelledTexts(["good actors", "bad actors"], [1, 0]))
+    1.0
+    """
+    need("sklearn")
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    count = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
+    classifier = make_pipeline(count, LogisticRegression(C=10, solver="liblinear", random_state=0))
+    return float(classifier.fit(*train).score(*test))
 
 
 def _rows(source: str) -> Iterable[tuple[str, int]]:

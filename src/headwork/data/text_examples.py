@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headwork import masks
 from headwork.batches import IGNORE, MaskedBatch, PairBatch, TextBatch, TokenBatch
-from headwork.data.examples import choose, random_numbers
+from headwork.data.examples import Examples, choose, random_numbers
 from headwork.data.tokenizer import Tokenizer
 
 
@@ -160,7 +160,7 @@ class MaskedExamples:
     Of the chosen tokens 80 % become `mask`, 10 % any token of the vocabulary, and 10 % stay as they are.
     """
 
-    windows: WindowExamples
+    windows: Examples
     mask: int
     n_tokens: int
     mask_probability: float = 0.15
@@ -171,7 +171,7 @@ class MaskedExamples:
         return len(self.windows)
 
     def batch(self, indices: Sequence[int], epoch: int | None = None) -> MaskedBatch:
-        whole = self.windows.batch(indices, epoch).ids
+        whole = self.windows.batch(indices, epoch)[0]
         rows = [self._mask(row.numpy(), index, epoch) for row, index in zip(whole, indices, strict=True)]
         return MaskedBatch(*(torch.from_numpy(np.stack(part)) for part in zip(*rows, strict=True)))
 

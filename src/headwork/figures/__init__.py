@@ -1,6 +1,7 @@
 """Every kind of picture, one function each; the only package that imports Matplotlib."""
 
 from headwork.extras import missing
+from headwork.public import PublicNames
 
 try:
     from matplotlib.axes import Axes as Axes
@@ -29,3 +30,5 @@ from headwork.figures.style import Picture as Picture
 from headwork.figures.style import figure_to_svg as figure_to_svg
 from headwork.figures.style import figure_to_webp as figure_to_webp
 from headwork.figures.style import plot_style as plot_style
+
+__dir__ = PublicNames(__name__)

@@ -41,3 +41,6 @@ from headwork.functional.relative import relative_scores as relative_scores
 from headwork.functional.relative import t5_buckets as t5_buckets
 from headwork.functional.rotary import rotary_angles as rotary_angles
 from headwork.functional.rotary import rotate as rotate
+from headwork.public import PublicNames
+
+__dir__ = PublicNames(__name__)

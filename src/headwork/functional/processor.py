@@ -101,9 +101,12 @@ def try_half(dtype: torch.dtype) -> str:
     return ANSWERS[dtype]
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _try_while_compiling(dtype: torch.dtype) -> str:
     return try_half(dtype)
+
+
+# What torch.compiler.assume_constant_result does; calling it would import the whole compiler, a second for everybody.
+_try_while_compiling._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def run_trial(code: str, *arguments: str) -> str:

@@ -16,3 +16,6 @@ from headwork.generation.sampling import keep_top_k as keep_top_k
 from headwork.generation.sampling import keep_top_p as keep_top_p
 from headwork.generation.sampling import pick as pick
 from headwork.generation.sampling import probabilities as probabilities
+from headwork.public import PublicNames
+
+__dir__ = PublicNames(__name__)

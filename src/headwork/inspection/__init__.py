@@ -21,3 +21,6 @@ from headwork.inspection.recording import record as record
 from headwork.inspection.tracing import Row as Row
 from headwork.inspection.tracing import Trace as Trace
 from headwork.inspection.tracing import trace as trace
+from headwork.public import PublicNames
+
+__dir__ = PublicNames(__name__, ("position_costs",))

@@ -8,3 +8,6 @@ True
 
 from headwork.lab.catalogue import find as find
 from headwork.lab.catalogue import labels as labels
+from headwork.public import PublicNames
+
+__dir__ = PublicNames(__name__)

@@ -39,3 +39,6 @@ from headwork.layers.positions import SinusoidalPositions as SinusoidalPositions
 from headwork.layers.stack import Stack as Stack
 from headwork.layers.transformer_layer import DecoderLayer as DecoderLayer
 from headwork.layers.transformer_layer import EncoderLayer as EncoderLayer
+from headwork.public import PublicNames
+
+__dir__ = PublicNames(__name__)

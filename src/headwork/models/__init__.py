@@ -21,3 +21,6 @@ from headwork.models.resnet import ResNet as ResNet
 from headwork.models.resnet import ResNetConfig as ResNetConfig
 from headwork.models.vision_transformer import VisionTransformer as VisionTransformer
 from headwork.models.vision_transformer import VisionTransformerConfig as VisionTransformerConfig
+from headwork.public import PublicNames
+
+__dir__ = PublicNames(__name__)

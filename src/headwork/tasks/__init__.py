@@ -1,6 +1,8 @@
 """What a model is trained for: its loss, its metrics, its answers."""
 
+from headwork.public import PublicNames
 from headwork.tasks.classification import Classification as Classification
+from headwork.tasks.classification import LabelTask as LabelTask
 from headwork.tasks.classification import MultiLabel as MultiLabel
 from headwork.tasks.classification import macro_f1 as macro_f1
 from headwork.tasks.language import MaskedTokens as MaskedTokens
@@ -10,6 +12,8 @@ from headwork.tasks.regression import Regression as Regression
 from headwork.tasks.task import Evaluation as Evaluation
 from headwork.tasks.task import Task as Task
 from headwork.tasks.task import metrics_by_name as metrics_by_name
+
+__dir__ = PublicNames(__name__)
 
 TASKS = (Classification, MultiLabel, Regression, NextToken, MaskedTokens, Translation)
 """Our own tasks, which the file of a run may name."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -17,6 +17,16 @@ from headwork.tasks.task import Evaluation, Scores, score_outputs
 ACCURACY = Metric("accuracy", percent=True)
 MACRO_F1 = Metric("macro_f1", percent=True)
 LABEL_ACCURACY = Metric("label_accuracy", percent=True)
+
+
+@runtime_checkable
+class LabelTask(Protocol):
+    """A task whose answers are labels, which `headwork predict` can then name; both below are such."""
+
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+
+    def probabilities(self, logits: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -72,10 +82,13 @@ class Classification(Checked):
         right = (logits.detach().argmax(-1) == label).float().sum()
         return {"loss": MetricSum(loss, len(label)), "accuracy": MetricSum(right, len(label))}
 
+    def probabilities(self, logits: Float[Tensor, "batch class"]) -> Float[Tensor, "batch class"]:
+        return logits.float().softmax(-1)
+
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
         plain = replace(self, label_smoothing=0.0, class_weights=None)
         metrics, logits, target = score_outputs(call_model, plain.score_logits, model, batches)
-        probabilities = logits.softmax(-1)
+        probabilities = self.probabilities(logits)
         f1 = macro_f1(F.one_hot(probabilities.argmax(-1), len(self.labels)), F.one_hot(target, len(self.labels)))
         return Evaluation(metrics | {"macro_f1": f1}, probabilities, target)
 
@@ -115,9 +128,12 @@ class MultiLabel(Checked):
         right = ((logits.detach() >= 0) == target.bool()).float().sum()
         return {"loss": MetricSum(loss, target.numel()), "label_accuracy": MetricSum(right, target.numel())}
 
+    def probabilities(self, logits: Float[Tensor, "batch class"]) -> Float[Tensor, "batch class"]:
+        return logits.float().sigmoid()
+
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> Evaluation:
         metrics, logits, target = score_outputs(call_model, self.score_logits, model, batches)
-        probabilities = logits.sigmoid()
+        probabilities = self.probabilities(logits)
         return Evaluation(metrics | {"macro_f1": macro_f1(probabilities >= 0.5, target)}, probabilities, target)
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from headwork.extras import need
+from headwork.public import PublicNames
 from headwork.training.config import SGD as SGD
 from headwork.training.config import AdamW as AdamW
 from headwork.training.config import Constant as Constant
@@ -17,6 +18,8 @@ from headwork.training.run import new_run as new_run
 from headwork.training.run import open_run as open_run
 from headwork.training.stopping import StoppedError as StoppedError
 from headwork.training.stopping import StopRequest as StopRequest
+
+__dir__ = PublicNames(__name__, ("TrainingResult", "train", "train_run"))
 
 if TYPE_CHECKING:
     from headwork.training.entry import train as train

@@ -1,0 +1,158 @@
+"""What several commands take: a run, a model, texts on stdin, a file for a figure, and the user's own modules."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor, nn
+
+    from headwork.data import Tokenizer
+    from headwork.training import Run
+
+FIGURE_ENDINGS = (".png", ".svg", ".pdf")
+LARGEST_SIZE = 10**7
+IMPORT_HELP = "A module of your own whose classes the files of a run or model may name; can be given again."
+MODEL_HELP = "A published model (see `headwork models`), a config.json file, or the folder of a model or run."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imports:
+    """Modules of the user's own."""
+
+    own_modules: Annotated[UseAppendAction[tuple[str, ...]], arg(name="import", help=IMPORT_HELP)] = ()
+
+    @property
+    def own_classes(self) -> list[type]:
+        if not self.own_modules:
+            return []
+        from headwork.recipes import own_classes
+
+        return own_classes(self.own_modules)
+
+
+@dataclass(frozen=True)
+class OfRun(Imports):
+    """The folder of a run."""
+
+    run_folder: Annotated[Positional[Path], arg(name="run", help="The folder of a run.")]
+
+    def open(self) -> "tuple[Run, nn.Module]":
+        """The run, and the best of its checkpoints."""
+        from headwork.storage import load
+        from headwork.training import open_run
+
+        return open_run(self.run_folder, self.own_classes), load(self.run_folder, classes=self.own_classes)
+
+
+@dataclass(frozen=True)
+class OfModel(Imports):
+    """A model, and the size of its input."""
+
+    model: Annotated[Positional[str], arg(help=MODEL_HELP)] = "digits-vit"
+    tokens: Annotated[int | None, arg(help="Length of each sequence (text models; 16 unless given).")] = None
+    batch: Annotated[int, arg(help="Sequences or images at once.")] = 1
+    json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
+
+    def find_config(self) -> Any:
+        """The config of a published model, or what a file describes: a config, or a model of the user's own."""
+        from headwork.models import CLASSES, published
+        from headwork.serialise import config_from_dict
+        from headwork.storage.models import CONFIG
+
+        path = Path(self.model)
+        if (path / CONFIG).is_file():
+            path = path / CONFIG
+        elif path.suffix != ".json":
+            if path.exists() or len(path.parts) > 1:
+                rule = f"a published model, a config file (.json) that exists, or a folder with a {CONFIG}"
+                raise ValueError(f"model must be {rule}, got {path}")
+            return published(self.model)
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ValueError(f"model must be a config file that exists, got {path}") from None
+        except IsADirectoryError:
+            raise ValueError(f"model must be a config file, got the folder {path}") from None
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"model must be a config file in JSON, got {path} ({error})") from None
+        of_folder = isinstance(data, dict) and "model" in data
+        return config_from_dict(data["model"] if of_folder else data, CLASSES, self.own_classes)
+
+    @contextmanager
+    def fake_model(self) -> "Iterator[tuple[nn.Module, list[Tensor]]]":
+        """The model and its input without their numbers: shapes and costs need none, so any size fits on a laptop."""
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        without_numbers = FakeTensorMode()
+        with without_numbers:
+            config = self.find_config()
+        image = self.find_image_size(config)
+        with without_numbers:
+            yield config.build() if hasattr(config, "build") else config, self.make_inputs(config, image)
+
+    def find_image_size(self, config: object) -> tuple[int, int]:
+        """For a model that takes images of any size: those that its run was trained on, or 32 x 32."""
+        from headwork.models import describe
+
+        found, folder = describe(config), Path(self.model)
+        if found is None or found.input != "image" or found.image is not None or not folder.is_dir():
+            return 32, 32
+        from headwork.data import image_size
+        from headwork.training.run import is_run, open_run
+
+        size = image_size(open_run(folder, self.own_classes).load_data().test) if is_run(folder) else None
+        return size or (32, 32)
+
+    def make_inputs(self, config: object, image: tuple[int, int]) -> "list[Tensor]":
+        """Inputs of the right shape: ids of 0, or images of 0."""
+        from headwork.checks import check_positive
+        from headwork.models import describe, example_inputs
+
+        check_positive(tokens=self.tokens, batch=self.batch)
+        if max(self.tokens or 0, self.batch) > LARGEST_SIZE:
+            raise ValueError(f"tokens and batch must be at most {LARGEST_SIZE:,}, got {self.tokens} and {self.batch}")
+        description = describe(config)
+        if description is None:
+            raise ValueError(f"model must have a description, which says what it reads, got {self.model}")
+        if self.tokens is not None and description.input == "image":
+            raise ValueError(f"tokens is for text models, got {self.tokens} for {self.model}")
+        return example_inputs(description, batch=self.batch, n_tokens=self.tokens or 16, image=image)
+
+
+def lines_of_stdin() -> Iterator[str]:
+    """Line by line as they come, without their ends."""
+    try:
+        for line in sys.stdin:
+            line.encode()  # some locales let through what is not a character
+            yield line.rstrip("\r\n")
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
+        wrong = error.object[error.start]
+        byte = wrong if isinstance(wrong, int) else ord(wrong) & 0xFF
+        raise ValueError(f"stdin must be UTF-8, got the byte 0x{byte:02x}") from None
+
+
+def warn_of_unknown(tokenizer: "Tokenizer", text: str) -> None:
+    """Say how many characters or words of a text the model was never shown, instead of dropping them in silence."""
+    n_unknown = tokenizer.encode(text).count(tokenizer.unknown)
+    if n_unknown:
+        print(f"headwork: {n_unknown} tokens of {text[:40]!r} are not known to the model", file=sys.stderr)
+
+
+def check_figure(path: Path | None) -> None:
+    """Raise unless a figure can be drawn to such a file."""
+    if path is not None and path.suffix.lower() not in FIGURE_ENDINGS:
+        raise ValueError(f"figure must end in one of {', '.join(FIGURE_ENDINGS)}, got {path}")
+
+
+def save_figure(figure: "Figure", path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    print(f"drawn to {path}", file=sys.stderr)
