@@ -77,9 +77,9 @@ class StopAfter(StopRequest):
         return None if self.looks_left > 0 else signal.SIGTERM
 
 
-def read_tensors_in_order(path: Path) -> list[tuple[str, Tensor]]:
+def read_tensors(path: Path) -> list[tuple[str, Tensor]]:
     with safe_open(path, "pt") as file:
-        return [(name, file.get_tensor(name)) for name in file.offset_keys()]
+        return [(name, file.get_tensor(name)) for name in sorted(file.keys())]
 
 
 def read_log(run: Path) -> list[dict[str, object]]:
@@ -121,7 +121,7 @@ def checkpoint_differences(ours: Path, theirs: Path) -> list[str]:
 
 
 def file_differences(ours: Path, theirs: Path) -> list[str]:
-    a, b = read_tensors_in_order(ours), read_tensors_in_order(theirs)
+    a, b = read_tensors(ours), read_tensors(theirs)
     if [name for name, _ in a] != [name for name, _ in b]:
         return [f"{ours.name}: the names"]
     return [

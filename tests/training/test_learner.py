@@ -13,6 +13,7 @@ from headwork.training import SGD, AdamW, Constant, Cosine
 from headwork.training.learner import EMA, gradient_norm, learning_rate, make_optimiser, parameter_groups
 
 
+@pytest.mark.filterwarnings("ignore:The epoch parameter")  # SequentialLR of PyTorch 2.8 warns of itself
 @pytest.mark.parametrize(("n_steps", "warmup"), [(100, 0.1), (7, 0.3), (53, 0.0), (2, 0.5), (1, 0.0), (10, 0.99)])
 @pytest.mark.parametrize("floor", [0.0, 0.1, 1.0])
 def test_the_schedule_is_pytorchs_at_every_step(n_steps: int, warmup: float, floor: float) -> None:

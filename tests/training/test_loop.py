@@ -15,7 +15,7 @@ from tests.training.small_runs import (
     differences,
     file_differences,
     read_log,
-    read_tensors_in_order,
+    read_tensors,
     small_run,
 )
 from torch import nn
@@ -98,7 +98,7 @@ def test_loading_a_run_gives_its_best(tmp_path: Path) -> None:
     best = tmp_path / "run" / "checkpoints" / f"step-{outcome.best_step:08d}"
     assert json.loads((tmp_path / "run" / "checkpoints" / "best.json").read_text()) == {"checkpoint": best.name}
     for name, tensor in hw.load(run.folder).state_dict().items():
-        assert torch.equal(tensor, dict(read_tensors_in_order(best / "model.safetensors"))[name])
+        assert torch.equal(tensor, dict(read_tensors(best / "model.safetensors"))[name])
     assert file_differences(run.folder / "model.safetensors", best / "model.safetensors") == []
     data = run.load_data()
     assert run.task.evaluate(hw.load(run.folder), ordered_batches(data.valid, 354)).metrics == outcome.valid
@@ -149,9 +149,7 @@ def test_what_is_evaluated_and_kept_is_the_average(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "resnet", ema=0.7)
     train_run(run)
     newest = checkpoints(run.folder)[0]
-    averaged, rest = (
-        dict(read_tensors_in_order(newest / name)) for name in ("model.safetensors", "training.safetensors")
-    )
+    averaged, rest = (dict(read_tensors(newest / name)) for name in ("model.safetensors", "training.safetensors"))
     own = {name.removeprefix("own."): tensor for name, tensor in rest.items() if name.startswith("own.")}
     assert own.keys() == averaged.keys()
     assert not torch.equal(own["classifier.weight"], averaged["classifier.weight"])
@@ -168,8 +166,8 @@ def test_without_an_average_nothing_else_changes(tmp_path: Path) -> None:
     plain = changed(run, tmp_path / "plain", ema=None)
     for each in (run, plain):
         train_run(each)
-    own = dict(read_tensors_in_order(checkpoints(run.folder)[0] / "training.safetensors"))
-    for name, tensor in read_tensors_in_order(checkpoints(plain.folder)[0] / "model.safetensors"):
+    own = dict(read_tensors(checkpoints(run.folder)[0] / "training.safetensors"))
+    for name, tensor in read_tensors(checkpoints(plain.folder)[0] / "model.safetensors"):
         assert torch.equal(own[f"own.{name}"], tensor)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training.small_runs import read_log, read_tensors_in_order, small_run
+from tests.training.small_runs import read_log, read_tensors, small_run
 
 from headwork.functional.processor import ANSWERS
 from headwork.training import train_run
@@ -53,7 +53,7 @@ def test_training_in_bfloat16(tmp_path: Path) -> None:
         train_run(run)
         losses[precision] = [row["loss"] for row in read_log(run.folder)]
         newest = checkpoints(run.folder)[0]
-        assert {tensor.dtype for _, tensor in read_tensors_in_order(newest / "model.safetensors")} == {torch.float32}
+        assert {tensor.dtype for _, tensor in read_tensors(newest / "model.safetensors")} == {torch.float32}
     assert losses["float32"] != losses["bfloat16"]
     assert losses["float32"] == pytest.approx(losses["bfloat16"], abs=0.05)
 

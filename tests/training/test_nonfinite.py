@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training.small_runs import Kind, StopAfter, read_log, read_tensors_in_order, small_run
+from tests.training.small_runs import Kind, StopAfter, read_log, read_tensors, small_run
 from torch import nn
 
 from headwork.data.image_examples import ImageExamples
@@ -51,7 +51,7 @@ def check_kept(run: Run, newest: str | None) -> None:
     """All that is left is finite and from before, and no metric was invented."""
     assert [path.name for path in checkpoints(run.folder)][:1] == ([] if newest is None else [newest])
     for path in run.folder.rglob("*.safetensors"):
-        for name, tensor in read_tensors_in_order(path):
+        for name, tensor in read_tensors(path):
             assert not tensor.is_floating_point() or tensor.isfinite().all(), f"{path} {name}"
     for row in read_log(run.folder):
         assert all(not isinstance(value, float) or abs(value) < float("inf") for value in row.values())
