@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, UseAppendAction, arg
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from torch import Tensor, nn
 
     from headwork.data import Tokenizer
+    from headwork.figures import Figure
     from headwork.training import Run
 
 FIGURE_ENDINGS = (".png", ".svg", ".pdf")
