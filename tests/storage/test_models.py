@@ -1,18 +1,21 @@
 """A saved model is the same model, bit for bit, or it is refused by name."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.models.small_models import EVERY_MODEL
+from tests.storage.sealing import seal_again
 from torch import nn
 
 import headwork as hw
 from headwork import choices
 from headwork.models import DecoderConfig, published
 from headwork.storage import DamagedError, load, save
+from headwork.storage.sealed_json import sealed
 
 
 @pytest.mark.parametrize("name", EVERY_MODEL)
@@ -46,11 +49,19 @@ def test_a_flipped_bit_is_refused_by_name(tmp_path: Path, name: str) -> None:
         load(tmp_path / "model")
 
 
-def test_a_folder_without_a_manifest_is_read_as_others_write_it(tmp_path: Path) -> None:
-    model = published("digits-vit").build()
-    save(model, tmp_path / "model")
-    (tmp_path / "model" / "manifest.json").unlink()
-    assert torch.equal(load(tmp_path / "model").classifier.weight, model.classifier.weight)  # type: ignore[union-attr]
+@pytest.mark.parametrize("how", ["missing", "dangling", "lists nothing"])
+def test_a_folder_without_a_manifest_is_refused(tmp_path: Path, how: str) -> None:
+    save(published("digits-vit").build(), tmp_path / "model")
+    path = tmp_path / "model" / "manifest.json"
+    stated = json.loads(path.read_text())
+    path.unlink()
+    if how == "dangling":
+        path.symlink_to(tmp_path / "nowhere")
+    if how == "lists nothing":
+        del stated["sha256"]
+        path.write_text(sealed(stated | {"files": {}}))
+    with pytest.raises(DamagedError, match=r"has no manifest\.json|manifest\.json is .* must list config\.json"):
+        load(tmp_path / "model")
 
 
 @pytest.mark.parametrize(
@@ -58,6 +69,15 @@ def test_a_folder_without_a_manifest_is_read_as_others_write_it(tmp_path: Path) 
     [
         (lambda tensors: tensors.pop("classifier.bias"), "lacks classifier.bias"),
         (lambda tensors: tensors.update(more=torch.zeros(1)), "has the unknown more"),
+        (lambda tensors: tensors["classifier.bias"].fill_(math.nan), r"safetensors .*not finite in classifier\.bias"),
+        (lambda tensors: tensors["classifier.bias"][3:4].fill_(math.inf), r"not finite in classifier\.bias"),
+        *(
+            (
+                lambda tensors, dtype=dtype: tensors.update({"classifier.bias": torch.zeros(10).to(dtype)}),
+                rf"classifier\.bias must be of the dtype torch\.float32, got {dtype}",
+            )
+            for dtype in (torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn)
+        ),
         (
             lambda tensors: tensors.update({"classifier.bias": torch.zeros(11)}),
             r"must have the shape \(10,\)",
@@ -66,11 +86,63 @@ def test_a_folder_without_a_manifest_is_read_as_others_write_it(tmp_path: Path) 
 )
 def test_weights_that_do_not_fit(tmp_path: Path, change: object, message: str) -> None:
     save(published("digits-vit").build(), tmp_path / "model")
-    (tmp_path / "model" / "manifest.json").unlink()
     tensors = load_file(tmp_path / "model" / "model.safetensors")
     change(tensors)  # type: ignore[operator]
     save_file(tensors, tmp_path / "model" / "model.safetensors")
+    seal_again(tmp_path / "model")
     with pytest.raises(ValueError, match=message):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_in_other_precisions_are_welcome(tmp_path: Path, dtype: torch.dtype) -> None:
+    save(Decoder(3).to(dtype), tmp_path / "model")
+    assert load(tmp_path / "model", classes=[Decoder]).linear.weight.dtype == torch.float32  # type: ignore[union-attr]
+
+
+def test_weights_too_large_for_the_precision_that_is_asked_for(tmp_path: Path) -> None:
+    model = Decoder(3)
+    with torch.no_grad():
+        model.linear.weight.fill_(1e30)
+    save(model, tmp_path / "model")
+    with pytest.raises(ValueError, match=r"in the precision that was asked for, must have finite weights"):
+        load(tmp_path / "model", classes=[Decoder], dtype=torch.float16)
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+    model = Decoder(3)
+    with torch.no_grad():
+        model.linear.weight[1, 2] = math.nan
+    with pytest.raises(ValueError, match=r"model must have finite weights, got .* in linear\.weight"):
+        save(model, tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"n_layers": 10**5}, {"n_layers": 10**9}, {"d_model": 10**30}, {"n_classes": 10**30}, {"image": [10**9, 10**9]}],
+    ids=str,
+)
+def test_a_config_much_larger_than_its_weights_is_refused_before_it_is_built(tmp_path: Path, change: dict) -> None:
+    """A limit on the memory of this process, and the patience of whoever runs it, would end the test otherwise."""
+    save(published("digits-vit").build(), tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    about = json.loads(path.read_text())
+    about["model"] |= change
+    path.write_text(json.dumps(about))
+    seal_again(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"config\.json: |must have the shape"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "conversions", [5, {}, "ToAttention", [5], [{"kind": "ToAttention", "tolerance": "no"}]], ids=str
+)
+def test_conversions_that_are_none(tmp_path: Path, conversions: object) -> None:
+    save(published("digits-vit").build(), tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"conversions": conversions}))
+    seal_again(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"config\.json: "):
         load(tmp_path / "model")
 
 
@@ -83,11 +155,12 @@ def test_folders_that_hold_no_model(tmp_path: Path) -> None:
 
 def test_a_config_that_is_none(tmp_path: Path) -> None:
     save(published("digits-vit").build(), tmp_path / "model")
-    (tmp_path / "model" / "manifest.json").unlink()
     (tmp_path / "model" / "config.json").write_text("[1, 2")
+    seal_again(tmp_path / "model")
     with pytest.raises(DamagedError, match=r"config\.json is damaged"):
         load(tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text(json.dumps({"model": {"kind": "Lstm"}}))
+    seal_again(tmp_path / "model")
     with pytest.raises(ValueError, match=r"got 'Lstm'; if it is a class of your own, pass it: classes=\[Lstm\]"):
         load(tmp_path / "model")
 

@@ -1,6 +1,5 @@
 """What several commands take: a run, a model, texts on stdin, a file for a figure, and the user's own modules."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,7 +64,8 @@ class OfModel(Imports):
         """The config of a published model, or what a file describes: a config, or a model of the user's own."""
         from headwork.models import CLASSES, published
         from headwork.serialise import config_from_dict
-        from headwork.storage.models import CONFIG
+        from headwork.storage.models import CONFIG, explain_config, read_config
+        from headwork.storage.sealed_json import DamagedError
 
         path = Path(self.model)
         if (path / CONFIG).is_file():
@@ -75,16 +75,16 @@ class OfModel(Imports):
                 rule = f"a published model, a config file (.json) that exists, or a folder with a {CONFIG}"
                 raise ValueError(f"model must be {rule}, got {path}")
             return published(self.model)
+        if not path.exists():
+            raise ValueError(f"model must be a config file that exists, got {path}")
+        if path.is_dir():
+            raise ValueError(f"model must be a config file, got the folder {path}")
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ValueError(f"model must be a config file that exists, got {path}") from None
-        except IsADirectoryError:
-            raise ValueError(f"model must be a config file, got the folder {path}") from None
-        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ValueError(f"model must be a config file in JSON, got {path} ({error})") from None
-        of_folder = isinstance(data, dict) and "model" in data
-        return config_from_dict(data["model"] if of_folder else data, CLASSES, self.own_classes)
+            data = read_config(path)
+        except DamagedError as error:
+            raise ValueError(f"model must be a config file in JSON that is whole, got {path} ({error})") from None
+        with explain_config(path):
+            return config_from_dict(data.get("model", data), CLASSES, self.own_classes)
 
     @contextmanager
     def fake_model(self) -> "Iterator[tuple[nn.Module, list[Tensor]]]":

@@ -14,6 +14,7 @@ from tyro.extras import subcommand_cli_from_dict
 
 import headwork
 from headwork.checks import nearest
+from headwork.cli.accept import Accept
 from headwork.cli.compare import Compare
 from headwork.cli.convert import Convert
 from headwork.cli.generate import Generate
@@ -34,7 +35,7 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Callable[..., Command]] = {
     command.__name__.lower(): command
-    for command in (Train, Evaluate, Predict, Generate, Translate, Compare, Convert, Trace, Cost, Models, Lab)
+    for command in (Train, Accept, Evaluate, Predict, Generate, Translate, Compare, Convert, Trace, Cost, Models, Lab)
 }
 
 

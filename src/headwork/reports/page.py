@@ -1,12 +1,12 @@
 """One HTML file that needs nothing else: headings with paragraphs, pictures and tables, for a screen and for paper."""
 
-import os
 import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from headwork.figures import Picture, figure_to_svg, figure_to_webp
+from headwork.storage.folders import make_folder, replace_file
 from headwork.tables import Cell, Table, show
 
 STYLE = Path(__file__).with_name("page.css")
@@ -94,13 +94,8 @@ class Page:
 
     def write(self, path: Path) -> None:
         """Write the page whole or not at all: whoever opens the file meanwhile sees the one before."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            unfinished.write_bytes(self.html().encode("utf-8", errors="replace"))
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        make_folder(path.parent)
+        replace_file(path, self.html().encode("utf-8", errors="replace").decode())
 
     def _contents(self) -> str:
         links = [

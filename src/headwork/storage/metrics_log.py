@@ -1,12 +1,13 @@
 """The metrics of a run in `metrics.jsonl`, one row for each evaluation of a split: written here, and read here."""
 
-import json
 import math
 from pathlib import Path
+from typing import Any
 
 from headwork.checks import check_one_of
 from headwork.metric import SPLITS, MetricRow
-from headwork.storage.folders import append_to_file, replace_file
+from headwork.storage.log_lines import append_line, keep_lines, read_lines
+from headwork.storage.sealed_json import DamagedError
 
 METRICS = "metrics.jsonl"
 
@@ -16,50 +17,34 @@ class MetricsLog:
 
     def __init__(self, folder: Path, step: int = 0) -> None:
         self.path = folder / METRICS
-        rows = read_metrics(self.path) if self.path.exists() else []
+        if self.path.exists():
+            read_metrics(self.path)
         # The test row comes last of all, so a run that goes on will write it again.
-        kept = [row for row in rows if row.step <= step and row.split != "test"]
-        replace_file(self.path, "".join(map(_line, kept)))
+        keep_lines(self.path, lambda row: row["step"] <= step and row["split"] != "test")
 
     def write(self, row: MetricRow) -> None:
-        append_to_file(self.path, _line(row))
+        data = {"step": row.step, "epoch": round(row.epoch, 4), "split": row.split, **row.values}
+        append_line(self.path, {**data, "seconds": round(row.seconds, 3)})
 
 
 def read_metrics(path: Path) -> list[MetricRow]:
-    """The rows of a metrics.jsonl by step. A last line that was cut off, as by a killed process, is left out.
+    """The rows of a metrics.jsonl by step.
 
     A run that was stopped and resumed may have logged a step twice; the later row counts.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        raise ValueError(f"metrics must be a file that exists, got {path}") from None
+    if not path.exists():
+        raise ValueError(f"metrics must be a file that exists, got {path}")
     rows: dict[tuple[str, int], MetricRow] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for place, data in read_lines(path):
         try:
-            row = _read_row(line)
-        except (ValueError, OverflowError, RecursionError) as error:
-            if number == len(lines) and not line.rstrip().endswith(b"}"):
-                break
-            raise ValueError(f"{path}, line {number}: {error}") from None
+            row = _read_row(data)
+        except (ValueError, OverflowError) as error:
+            raise DamagedError(f"{place} is damaged: {error}") from None
         rows[row.split, row.step] = row
     return sorted(rows.values(), key=lambda row: row.step)
 
 
-def _line(row: MetricRow) -> str:
-    data = {"step": row.step, "epoch": round(row.epoch, 4), "split": row.split, **row.values}
-    return json.dumps({**data, "seconds": round(row.seconds, 3)}, allow_nan=False) + "\n"
-
-
-def _read_row(line: bytes) -> MetricRow:
-    try:
-        data = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"a row must be a JSON object, got {error.msg} at column {error.colno}") from None
-    if not isinstance(data, dict):
-        raise ValueError(f"a row must be a JSON object, got {data!r}")
+def _read_row(data: dict[str, Any]) -> MetricRow:
     for key in ("step", "epoch", "split", "loss", "seconds"):
         if key not in data:
             raise ValueError(f"a row needs the key {key!r}, which is missing")

@@ -3,19 +3,21 @@
 The model is in safetensors as `hw.load` reads it, the rest in safetensors and JSON: nothing that could execute code.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from headwork.metric import Metric, MetricSum, MetricSums
 from headwork.seeds import rng_states, set_rng_states
-from headwork.storage.folders import DamagedError, link_file, new_folder, replace_file, verify
-from headwork.storage.models import BEST, WEIGHTS, n_bytes, read_json, read_tensors, write_json, write_tensors
+from headwork.storage.folders import MANIFEST, link_file, new_folder, replace_file, verify
+from headwork.storage.models import BEST, WEIGHTS, check_tensors, n_bytes, read_tensors, write_json, write_tensors
+from headwork.storage.sealed_json import DamagedError, read_json, sealed
 from headwork.training.learner import Learner
 from headwork.training.nonfinite import NonFiniteError
 
@@ -55,6 +57,10 @@ class Progress:
         self.n_worse += 1
         return False, train
 
+    def forget_best(self) -> None:
+        """Its checkpoint is lost: from here on the best is chosen again."""
+        self.best_step, self.best_value, self.n_worse = None, None, 0
+
     def at(self, seconds: float) -> None:
         self.seconds = seconds
 
@@ -64,7 +70,17 @@ class Progress:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Progress":
         sums = {name: (float(total), float(weight)) for name, (total, weight) in data["metrics"].items()}
-        return cls(**{**data, "metrics": MetricSums(sums)})
+        progress = cls(**{**data, "metrics": MetricSums(sums)})
+        best, value = progress.best_step, progress.best_value
+        counts = (progress.step, progress.part, progress.n_worse, *(() if best is None else (best,)))
+        numbers = (progress.seconds, *(() if value is None else (value,)), *(x for pair in sums.values() for x in pair))
+        if not all(type(count) is int and count >= 0 for count in counts) or (best or 0) > progress.step:
+            raise ValueError(f"step, part, best_step and n_worse must be 0, 1, 2, ..., got {data}")
+        if not all(type(number) in (int, float) and math.isfinite(number) for number in numbers):
+            raise ValueError(f"seconds, best_value and metrics must be finite numbers, got {data}")
+        if (best is None) != (value is None):
+            raise ValueError(f"best_step and best_value belong together, got {best} and {value}")
+        return progress
 
 
 def save_checkpoint(
@@ -74,8 +90,10 @@ def save_checkpoint(
     path = at_step(run, progress.step, progress.part)
     own, averaged = learner.weights(), learner.averaged_weights()
     settings, optimiser = learner.optimiser_state()
-    if not writes or path.exists():
+    if not writes or is_whole(path):
         return
+    if path.exists():
+        set_aside(path)
     rest = {f"optimiser.{name}": tensor for name, tensor in optimiser.items()}
     if progress.part:
         rest |= {f"gradient.{name}": p.grad for name, p in learner.model.named_parameters() if p.grad is not None}
@@ -100,22 +118,30 @@ def save_checkpoint(
 
 def load_checkpoint(path: Path, learner: Learner) -> Progress:
     """Put the learner where the checkpoint was; raise if one bit of it is not what was written."""
-    verify(path)
-    best, rest = read_tensors(path / WEIGHTS), read_tensors(path / REST)
-    state = cast(dict[str, Any], read_json(path / STATE))
-    if learner.ema is None:
-        learner.load(best)
-    else:
-        learner.load_average(best)
-        learner.load(_under("own.", rest))
-    learner.load_optimiser(state["optimiser"], _under("optimiser.", rest))
-    learner.load_scaler(state["scaler"])
-    for name, gradient in _under("gradient.", rest).items():
-        parameter = learner.model.get_parameter(name)
-        parameter.grad = gradient.to(parameter.device)
-    torch.set_rng_state(rest["random.torch"])
-    set_rng_states(state["random"])
-    return Progress.from_json(state["progress"])
+    verify(path, (WEIGHTS, REST, STATE))
+    best, rest, state = read_tensors(path / WEIGHTS), read_tensors(path / REST), read_json(path / STATE)
+    own = learner.model.state_dict()
+    check_tensors(best, own, path / WEIGHTS)
+    try:
+        progress = Progress.from_json(state["progress"])
+        if path.name != at_step(path, progress.step, progress.part).name:
+            raise ValueError(f"step and part must be those of {path.name}, got {progress.step} and {progress.part}")
+        if learner.ema is None:
+            learner.load(best)
+        else:
+            check_tensors(_under("own.", rest), own, path / REST)
+            learner.load_average(best)
+            learner.load(_under("own.", rest))
+        learner.load_optimiser(state["optimiser"], _under("optimiser.", rest))
+        learner.load_scaler(state["scaler"])
+        for name, gradient in _under("gradient.", rest).items():
+            parameter = learner.model.get_parameter(name)
+            parameter.grad = gradient.to(parameter.device)
+        torch.set_rng_state(rest["random.torch"])
+        set_rng_states(state["random"])
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+        raise DamagedError(f"{path / STATE} and {REST} do not fit the run: {type(error).__name__}: {error}") from error
+    return progress
 
 
 def at_step(run: Path, step: int, part: int = 0) -> Path:
@@ -145,6 +171,14 @@ def find_whole(run: Path) -> tuple[Path | None, dict[Path, str]]:
     return None, problems
 
 
+def is_whole(path: Path) -> bool:
+    try:
+        verify(path)
+    except DamagedError:
+        return False
+    return True
+
+
 def set_aside(path: Path) -> None:
     """Rename a damaged checkpoint, so that it can be written again."""
     aside = path.with_name(f"damaged-{path.name}")
@@ -152,9 +186,13 @@ def set_aside(path: Path) -> None:
     path.rename(aside)
 
 
-def prune(run: Path, best: Path | None) -> None:
-    """Keep the newest checkpoints and the best; nothing that is half removed goes by a checkpoint's name."""
-    for path in checkpoints(run)[N_KEPT:]:
+def prune(run: Path, newest: Path, best: Path | None) -> None:
+    """Keep the newest checkpoints and the best; nothing that is half removed goes by a checkpoint's name.
+
+    What others have put there, under names of checkpoints that are still to come or without a manifest, does not count.
+    """
+    written = [path for path in checkpoints(run) if path <= newest and (path / MANIFEST).is_file()]
+    for path in written[N_KEPT:]:
         if path != best:
             gone = path.with_name(f".gone-{path.name}.part")
             path.rename(gone)
@@ -172,8 +210,8 @@ def keep_best(run: Path, progress: Progress) -> None:
     """
     best = best_checkpoint(run, progress)
     if best is not None and best.exists():
-        verify(best)
-        replace_file(run / BEST, f'{{"checkpoint": "{best.name}"}}\n')
+        verify(best, (WEIGHTS,))
+        replace_file(run / BEST, sealed({"checkpoint": best.name}) + "\n")
         link_file(best / WEIGHTS, run / WEIGHTS)
 
 

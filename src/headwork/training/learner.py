@@ -137,6 +137,12 @@ class Learner:
         self.ema.start_from(self.model)
 
     def load_optimiser(self, groups: list[dict[str, Any]], tensors: Mapping[str, Tensor]) -> None:
+        """Its state as it was saved; its settings, but for the learning rate of the step, are those of the config."""
+        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        own = [{**group, "params": [names[each] for each in group["params"]]} for group in self.optimiser.param_groups]
+        for group, saved in zip(own, groups, strict=True):
+            if group.keys() != saved.keys() or group["params"] != saved["params"] or not math.isfinite(saved["lr"]):
+                raise ValueError(f"a group of the optimiser must have the settings {group}, got {saved}")
         if not tensors:  # before its first step an optimiser has no state, and must not be given one
             return
         state: dict[str, Any] = {}
@@ -146,6 +152,8 @@ class Learner:
         set_optimizer_state_dict(
             self.model, self.optimiser, {"state": state, "param_groups": groups}, options=FROM_WHOLE
         )
+        for group, settings in zip(self.optimiser.param_groups, own, strict=True):
+            group.update({key: value for key, value in settings.items() if key not in ("params", "lr")})
 
     def load_scaler(self, state: dict[str, Any] | None) -> None:
         if self.scaler is not None and state is not None:

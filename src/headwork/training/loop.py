@@ -93,6 +93,9 @@ def train_run(
             how = f"go on with `headwork train --resume {run.folder}`"
             where = f" and saved at step {progress.step} of {plan.n_steps}; {how}"
             raise StoppedError(error.signal_number, where) from None
+        if not session.has_best(progress):  # it was lost, and no evaluation has come since
+            valid = evaluate(fabric, learner, task, data.valid, training.batch_size, progress.step)
+            session.make_best(progress, valid.metrics)
         assert progress.best_step is not None
         session.restore_best()
         valid, test = (

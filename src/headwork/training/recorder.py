@@ -1,6 +1,5 @@
 """What a run writes down as it goes: `metrics.jsonl`, TensorBoard's files, and where its heads attend."""
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,9 @@ from headwork.extras import need
 from headwork.inspection.heads import Snapshot, snapshot_centres
 from headwork.metric import MetricRow
 from headwork.storage.folders import explain_disk_errors
+from headwork.storage.log_lines import append_line, keep_lines, read_lines
 from headwork.storage.metrics_log import MetricsLog
+from headwork.storage.sealed_json import DamagedError
 from headwork.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -34,8 +35,12 @@ class Recorder:
         from torch.utils.tensorboard import SummaryWriter
 
         self.log, self.watchers = MetricsLog(folder, step), watchers
+        if (folder / HEADS).exists():
+            read_centres(folder)
+            keep_lines(folder / HEADS, lambda row: row["step"] <= step)
         self.board_folder = folder / "tensorboard"
         with explain_disk_errors(self.board_folder):
+            join_events(self.board_folder)
             self.board = SummaryWriter(str(self.board_folder), purge_step=step + 1)
 
     def record(self, row: MetricRow) -> None:
@@ -52,6 +57,29 @@ class Recorder:
     def close(self) -> None:
         with explain_disk_errors(self.board_folder):
             self.board.close()
+
+
+def join_events(folder: Path) -> None:
+    """Make one file of TensorBoard's, so that a run that is resumed often does not leave one for each start."""
+    files = sorted(folder.glob("events.out.tfevents.*"))
+    if len(files) < 2:
+        return
+    joined = files[0].with_name(f".{files[0].name}.part")
+    joined.write_bytes(b"".join(_whole_records(path.read_bytes()) for path in files))
+    joined.replace(files[0])
+    for path in files[1:]:
+        path.unlink()
+
+
+def _whole_records(data: bytes) -> bytes:
+    """Without a record that was cut off at the end, behind which TensorBoard would read nothing."""
+    place = 0  # each record is its length in 8 bytes, their check in 4, itself, and its check in 4
+    while place + 12 <= len(data):
+        end = place + 16 + int.from_bytes(data[place : place + 8], "little")
+        if end > len(data):
+            break
+        place = end
+    return data[:place]
 
 
 def make_watchers(folder: Path, plan: Plan, draw: Callable[[nn.Module], Iterable["Figure"]]) -> list[Watcher]:
@@ -71,8 +99,7 @@ class WatchCentres:
             from headwork.figures import log_heads
 
             log_heads(writer, model, step)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"step": step, "centres": centres}) + "\n")
+            append_line(self.path, {"step": step, "centres": centres})
 
 
 class WatchAttention:
@@ -94,7 +121,9 @@ def read_centres(folder: Path) -> list[Snapshot]:
     """The centres at each evaluation of a run, in order; steps taken twice, after a resume, count once."""
     if not (folder / HEADS).exists():
         return []
-    lines = (folder / HEADS).read_text(encoding="utf-8").splitlines(keepends=True)
-    rows = [json.loads(line) for line in lines if line.endswith("\n")]
-    history = {row["step"]: row["centres"] for row in rows}
+    history = {}
+    for place, row in read_lines(folder / HEADS):
+        if row.keys() != {"step", "centres"} or not isinstance(row["step"], int):
+            raise DamagedError(f"{place} is damaged: it must have a step and centres")
+        history[row["step"]] = row["centres"]
     return [history[step] for step in sorted(history)]

@@ -7,11 +7,13 @@ from typing import cast
 
 from headwork.metric import MetricRow, Split
 from headwork.storage.folders import MANIFEST, locked, sweep, verify
-from headwork.storage.models import CONFIG, WEIGHTS, find_model, read_tensors
+from headwork.storage.models import CONFIG, WEIGHTS, check_tensors, find_model, read_tensors
 from headwork.training.checkpoints import (
     Progress,
+    at_step,
     best_checkpoint,
     find_whole,
+    is_whole,
     keep_best,
     load_checkpoint,
     prune,
@@ -36,9 +38,12 @@ class Session:
         folder = self.run.folder
         if (folder / MANIFEST).exists():
             raise ValueError(f"run must be the folder of a run, got {folder}, which is one of its checkpoints")
-        if self.writes:
-            self.leaving.enter_context(locked(folder))
-        self.leaving.callback(self.display.stop)
+        with ExitStack() as stack:
+            if self.writes:
+                stack.enter_context(locked(folder))
+                self.run.check_folder()
+            stack.callback(self.display.stop)
+            self.leaving = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -54,6 +59,7 @@ class Session:
         if path is None:
             self.check_can_begin(is_damaged=bool(problems))
         progress = Progress() if path is None else load_checkpoint(path, self.learner)
+        self.check_best(progress, is_damaged=bool(problems))
         self.wait_for_all()
         if self.writes:
             for each in (folder, folder / "checkpoints"):
@@ -74,6 +80,28 @@ class Session:
             self.watch(0)
         self.display.start(self.plan.n_steps, progress.step)
         return progress
+
+    def check_best(self, progress: Progress, *, is_damaged: bool) -> None:
+        """Forget a best that is lost: those that come will be compared with each other.
+
+        If a checkpoint after this one is damaged, a better one may have come after this one, and will come again.
+        """
+        best = best_checkpoint(self.run.folder, progress)
+        if best is None or is_whole(best) or (is_damaged and not best.exists()):
+            return
+        self.display.say(f"the best checkpoint, {best}, is damaged or missing: the best is chosen again from here on")
+        progress.forget_best()
+
+    def has_best(self, progress: Progress) -> bool:
+        best = best_checkpoint(self.run.folder, progress)
+        return best is not None and best.exists()
+
+    def make_best(self, progress: Progress, valid: dict[str, float]) -> None:
+        """Let the best be where the run stands."""
+        progress.forget_best()
+        metric = self.run.task.metrics[0]
+        progress.after_evaluation(metric, valid[metric.name])
+        self.save(progress)
 
     def check_can_begin(self, *, is_damaged: bool) -> None:
         folder, again = self.run.folder, "begin again in another folder"
@@ -114,15 +142,17 @@ class Session:
         if self.writes:
             if progress.best_step == progress.step:
                 keep_best(folder, progress)
-            prune(folder, best_checkpoint(folder, progress))
+            prune(folder, at_step(folder, progress.step, progress.part), best_checkpoint(folder, progress))
         self.wait_for_all()
 
     def restore_best(self) -> None:
         """Load the weights of the best checkpoint, for the last evaluation."""
         best = find_model(self.run.folder)
-        verify(best)
+        verify(best, (WEIGHTS,))
         self.learner.ema = None
-        self.learner.load(read_tensors(best / WEIGHTS))
+        tensors = read_tensors(best / WEIGHTS)
+        check_tensors(tensors, self.learner.model.state_dict(), best / WEIGHTS)
+        self.learner.load(tensors)
 
 
 class Clock:
@@ -137,4 +167,5 @@ class Clock:
         return self.seconds_before + time.monotonic() - self.begun
 
     def steps_per_second(self, step: int) -> float:
-        return (step - self.first_step) / (time.monotonic() - self.begun)
+        elapsed = time.monotonic() - self.begun
+        return (step - self.first_step) / elapsed if elapsed > 0 else 0.0
