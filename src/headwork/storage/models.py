@@ -3,6 +3,7 @@
 import errno
 import inspect
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ CHECKPOINT = re.compile(r"step-[0-9]{8,}(-part-[0-9]{4,})?")
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MODULES_FOR_EACH_TENSOR, FEWEST_MODULES = 20, 1000
 """So many at most are built for a file of weights: no model of ours comes near it."""
+CONVERTED = 100
+"""A model has at most so many times the weights that it has after its conversions, which need real numbers."""
 
 
 def save(model: nn.Module, folder: Path | str) -> None:
@@ -74,11 +77,15 @@ def load(
 def rebuild_for(folder: Path, classes: Iterable[type]) -> nn.Module:
     """The model that the config of a folder describes, with fresh weights; first without memory, to see if it fits."""
     about, stored = read_json(folder / CONFIG), read_shapes(folder / WEIGHTS)
-    most = MODULES_FOR_EACH_TENSOR * len(stored) + FEWEST_MODULES
+    most, n_stored = MODULES_FOR_EACH_TENSOR * len(stored) + FEWEST_MODULES, sum(map(math.prod, stored.values()))
     with explain_config(folder / CONFIG), at_most_modules(most), torch.device("meta"):
         empty = rebuild({"model": about.get("model")}, classes)
-    if not about.get("conversions"):  # which compute new weights from the old ones
+    if not about.get("conversions"):
         check_shapes(stored, empty.state_dict(), folder / WEIGHTS)
+    elif (n_before := sum(tensor.numel() for tensor in empty.state_dict().values())) > CONVERTED * n_stored:
+        raise ValueError(
+            f"{folder / CONFIG}: the model must be the one of the weights beside it, got {n_before:,} weights"
+        )
     with explain_config(folder / CONFIG), at_most_modules(most):
         return rebuild(about, classes)
 
@@ -239,7 +246,7 @@ def check_shapes(stored: Mapping[str, tuple[int, ...]], own: Mapping[str, Tensor
 
 def check_finite(tensors: Mapping[str, Tensor], what: str) -> None:
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not tensor.isfinite().all():
+        if tensor.is_floating_point() and (tensor.dtype not in FLOATS or not tensor.isfinite().all()):
             raise ValueError(f"{what} must have finite weights, got a number that is not finite in {name}")
 
 

@@ -16,12 +16,23 @@ from torch import Tensor
 from headwork.metric import Metric, MetricSum, MetricSums
 from headwork.seeds import rng_states, set_rng_states
 from headwork.storage.folders import MANIFEST, link_file, new_folder, replace_file, verify
-from headwork.storage.models import BEST, WEIGHTS, check_tensors, n_bytes, read_tensors, write_json, write_tensors
+from headwork.storage.models import (
+    BEST,
+    WEIGHTS,
+    check_finite,
+    check_tensors,
+    n_bytes,
+    read_tensors,
+    write_json,
+    write_tensors,
+)
 from headwork.storage.sealed_json import DamagedError, read_json, sealed
 from headwork.training.learner import Learner
 from headwork.training.nonfinite import NonFiniteError
 
 REST, STATE = "training.safetensors", "state.json"
+OPTIMISER, GRADIENT, OWN, CHANCES = "optimiser.", "gradient.", "own.", "random.torch"
+"""What the names in `training.safetensors` begin with."""
 N_KEPT = 2
 """Checkpoints besides the best: if the newest is damaged, there is one before it."""
 
@@ -94,14 +105,14 @@ def save_checkpoint(
         return
     if path.exists():
         set_aside(path)
-    rest = {f"optimiser.{name}": tensor for name, tensor in optimiser.items()}
+    rest = {OPTIMISER + name: tensor for name, tensor in optimiser.items()}
     if progress.part:
-        rest |= {f"gradient.{name}": p.grad for name, p in learner.model.named_parameters() if p.grad is not None}
+        rest |= {GRADIENT + name: p.grad for name, p in learner.model.named_parameters() if p.grad is not None}
     if averaged is not None:
-        rest |= {f"own.{name}": tensor for name, tensor in own.items()}
+        rest |= {OWN + name: tensor for name, tensor in own.items()}
     best = own if averaged is None else averaged
     _check_finite(best | rest, path)
-    rest |= {"random.torch": torch.get_rng_state()}
+    rest |= {CHANCES: torch.get_rng_state()}
     state = {
         "progress": progress.to_json(),
         "optimiser": settings,
@@ -122,6 +133,9 @@ def load_checkpoint(path: Path, learner: Learner) -> Progress:
     best, rest, state = read_tensors(path / WEIGHTS), read_tensors(path / REST), read_json(path / STATE)
     own = learner.model.state_dict()
     check_tensors(best, own, path / WEIGHTS)
+    check_finite(rest, str(path / REST))
+    if unknown := [name for name in rest if not name.startswith((OPTIMISER, GRADIENT, OWN, CHANCES))]:
+        raise DamagedError(f"{path / REST} is damaged: it has the unknown {unknown[0]}")
     try:
         progress = Progress.from_json(state["progress"])
         if path.name != at_step(path, progress.step, progress.part).name:
@@ -129,15 +143,15 @@ def load_checkpoint(path: Path, learner: Learner) -> Progress:
         if learner.ema is None:
             learner.load(best)
         else:
-            check_tensors(_under("own.", rest), own, path / REST)
+            check_tensors(_under(OWN, rest), own, path / REST)
             learner.load_average(best)
-            learner.load(_under("own.", rest))
-        learner.load_optimiser(state["optimiser"], _under("optimiser.", rest))
+            learner.load(_under(OWN, rest))
+        learner.load_optimiser(state["optimiser"], _under(OPTIMISER, rest))
         learner.load_scaler(state["scaler"])
-        for name, gradient in _under("gradient.", rest).items():
+        for name, gradient in _under(GRADIENT, rest).items():
             parameter = learner.model.get_parameter(name)
             parameter.grad = gradient.to(parameter.device)
-        torch.set_rng_state(rest["random.torch"])
+        torch.set_rng_state(rest[CHANCES])
         set_rng_states(state["random"])
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
         raise DamagedError(f"{path / STATE} and {REST} do not fit the run: {type(error).__name__}: {error}") from error

@@ -148,7 +148,14 @@ class Learner:
         state: dict[str, Any] = {}
         for name, tensor in tensors.items():
             key, parameter = name.split(".", 1)
+            shape = () if key == "step" else self.model.get_parameter(parameter).shape
+            if not tensor.is_floating_point() or tensor.shape != shape:
+                raise ValueError(
+                    f"{name} must be {tuple(shape)} real numbers, got {tuple(tensor.shape)} {tensor.dtype}"
+                )
             state.setdefault(parameter, {})[key] = tensor
+        if len({frozenset(values) for values in state.values()}) > 1:
+            raise ValueError("every parameter must have the same kinds of state in the optimiser, got different ones")
         set_optimizer_state_dict(
             self.model, self.optimiser, {"state": state, "param_groups": groups}, options=FROM_WHOLE
         )
