@@ -178,6 +178,12 @@ def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
         (lambda model: setattr(model.layers[0].attention, "beta", 3.0), "got beta=3.0 at 'layers.0.attention'"),
         (lambda model: setattr(model.layers[0].attention_norm, "eps", 0.5), "got eps=0.5 at 'layers.0.attention_norm'"),
         (lambda model: setattr(model.layers[0], "dropout", nn.Dropout(0.7)), "got p=0.7 at 'layers.0.dropout'"),
+        (
+            lambda model: setattr(model.layers[0].feed_forward, "activation", torch.relu),
+            "got activation=.*relu at 'layers.0.feed_forward'",
+        ),
+        (lambda model: setattr(model.layers[0], "forward", torch.relu), "got forward=.*relu at 'layers.0'"),
+        (lambda model: setattr(model.layers[0], "attention_norm", LayerNorm()), "a LayerNorm at .* LayerNorm would be"),
     ],
 )
 def test_a_model_whose_settings_were_changed_is_not_saved(tmp_path: Path, change, message: str) -> None:
@@ -197,6 +203,36 @@ def test_double_precision_is_kept(tmp_path: Path) -> None:
     again = load(tmp_path / "model", dtype=torch.float64)
     for name, tensor in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor), name
+
+
+class LayerNorm(nn.Module):
+    """Another one, with the same weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))
+
+
+class HalfLife(hw.layers.Positions):
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+
+def test_positions_that_were_swapped_in_are_kept_or_refused(tmp_path: Path) -> None:
+    config = DecoderConfig(vocab=11, n_layers=1, **SMALL)
+    swapped = hw.models.Decoder(config)
+    swapped.layers.positions = HalfLife(2.0)
+    with pytest.raises(ValueError, match=r"got a HalfLife at 'layers\.positions', where \w+ would be built"):
+        save(swapped, tmp_path / "swapped")
+    other = hw.models.Decoder(config, positions=HalfLife(2.0))
+    other.layers.positions = HalfLife(3.0)
+    with pytest.raises(ValueError, match=r"got rate=3\.0 at 'layers\.positions', where 2\.0 would be built"):
+        save(other, tmp_path / "other")
+    given = hw.models.Decoder(config, positions=HalfLife(2.0))
+    given.layers.positions.rate = 5.0
+    save(given, tmp_path / "given")
+    assert load(tmp_path / "given", classes=[HalfLife]).layers.positions.rate == 5.0
 
 
 class Decoder(nn.Module):

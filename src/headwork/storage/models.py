@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, get_args
 
 import torch
@@ -160,20 +161,37 @@ def check_rebuilds(model: nn.Module, about: Mapping[str, object]) -> None:
                 f"model must be what its config describes, got {here} for {name!r}, where {there} would be built"
             )
     for name, module in ours.items():
-        if module is not model and type(module).__module__.startswith(("headwork.", "torch.")):
-            built = _settings(theirs[name])
-            for key, value in _settings(module).items():
-                if value != built.get(key):
-                    raise ValueError(
-                        f"model must be what its config describes, got {key}={value} at {name!r}, "
-                        f"where {built.get(key)} would be built: change the config instead"
-                    )
+        kept, built = ({} if module is model else _settings(each) for each in (module, theirs[name]))
+        for key in dict.fromkeys([*kept, *built]):
+            if kept.get(key) != built.get(key):
+                raise ValueError(
+                    f"model must be what its config describes, got {key}={kept.get(key)} at {name!r}, "
+                    f"where {built.get(key)} would be built: change the config instead"
+                )
 
 
 def _settings(module: nn.Module) -> dict[str, object]:
-    """The numbers and words that a module was made with, such as `n_heads` or `eps`."""
-    plain = {name: value for name, value in vars(module).items() if isinstance(value, int | float | str)}
-    return {name: value for name, value in plain.items() if name != "training" and not name.startswith("_")}
+    """What a module was made with, such as `n_heads`, `eps` or an activation; of a user's own, the arguments only.
+
+    The rest of what a user's own module keeps may change as it is used.
+    """
+    if not type(module).__module__.startswith(("headwork.", "torch.")):
+        try:
+            return config_to_dict(module)
+        except ValueError:  # it is a part of another one, which is built again as a whole
+            return {}
+    found = {name: value for name, value in vars(module).items() if name != "training" and not name.startswith("_")}
+    plain = {
+        name: value
+        for name, value in found.items()
+        if all(isinstance(each, int | float | str | None) for each in (value if isinstance(value, tuple) else (value,)))
+    }
+    functions = {
+        name: f"{value.__module__}.{value.__qualname__}"
+        for name, value in found.items()
+        if isinstance(value, FunctionType | BuiltinFunctionType)
+    }
+    return plain | functions
 
 
 def classes_in(thing: object) -> set[type]:
