@@ -8,7 +8,7 @@ import pytest
 
 from headwork.metric import MetricRow
 from headwork.storage import DamagedError
-from headwork.storage.log_lines import append_line
+from headwork.storage.log_lines import append_lines
 from headwork.storage.metrics_log import MetricsLog, read_metrics
 
 
@@ -79,7 +79,7 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("row", [{}, {"step": 5}, {"step": True}, {"step": "5"}, {"split": "vlaid"}, {"loss": "low"}])
 def test_rows_with_a_right_check_that_are_none(tmp_path: Path, row: dict[str, object]) -> None:
     whole = {"step": 5, "epoch": 1.0, "split": "valid", "loss": 0.5, "seconds": 1.0}
-    append_line(tmp_path / "metrics.jsonl", whole | row if row.keys() != {"step"} or row["step"] != 5 else row)
+    append_lines(tmp_path / "metrics.jsonl", whole | row if row.keys() != {"step"} or row["step"] != 5 else row)
     if row:
         with pytest.raises(DamagedError, match=r"metrics\.jsonl, line 1 is damaged"):
             read_metrics(tmp_path / "metrics.jsonl")
@@ -89,5 +89,5 @@ def test_lines_are_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("a letter")
     (tmp_path / "log.jsonl").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError, match=r"cannot write .*log\.jsonl"):
-        append_line(tmp_path / "log.jsonl", {"step": 5})
+        append_lines(tmp_path / "log.jsonl", {"step": 5})
     assert (tmp_path / "victim").read_text() == "a letter"

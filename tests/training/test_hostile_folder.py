@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
 from tests.storage.sealing import seal_again
 from tests.training.small_runs import StopAfter, differences, small_config, small_run
 
@@ -344,3 +347,19 @@ def test_betas_come_back_as_they_were(stopped: Run) -> None:
     load_checkpoint(checkpoints(stopped.folder)[0], learner)
     assert learner.optimiser.param_groups[0]["betas"] == AdamW().betas
     assert isinstance(learner.optimiser.param_groups[0]["betas"], tuple)
+
+
+def test_what_is_no_number_is_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Finite weights, whose products are not: neither "nan %" nor JSON that nobody can read."""
+    run = small_run(tmp_path / "run", epochs=1)
+    train_run(run)
+    best = checkpoints(run.folder)[0]
+    tensors = load_file(best / "model.safetensors")
+    save_file({name: torch.full_like(tensor, 3e38) for name, tensor in tensors.items()}, best / "model.safetensors")
+    seal_again(best)
+    Image.new("L", (8, 8), 200).save(tmp_path / "digit.png")
+    for arguments in (["evaluate", run.folder, "--json"], ["predict", run.folder, tmp_path / "digit.png"]):
+        assert main(list(map(str, arguments))) == 3
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert "nan for" in captured.err

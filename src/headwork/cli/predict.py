@@ -1,6 +1,7 @@
 """`headwork evaluate` and `headwork predict`: the best checkpoint of a run, on its own data or on files."""
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ class Evaluate(OfRun):
         run, model = self.open()
         examples = getattr(run.load_data(), self.split)
         metrics = run.task.evaluate(model, ordered_batches(examples, self.batch_size)).metrics
+        check_finite(self.run_folder, metrics)
         if self.json:
             print(json.dumps({"run": str(self.run_folder), "split": self.split, "examples": len(examples), **metrics}))
         else:
@@ -93,6 +95,7 @@ class Predict(OfRun):
             n_good += 1
             with torch.no_grad():
                 probabilities = task.probabilities(call_model(model, batch))[0].tolist()
+            check_finite(path, dict(zip(task.labels, probabilities, strict=True)))
             print(self.say(path, probabilities, task.labels), flush=True)
         if n_bad:
             print(f"skipped {n_bad} of {n_bad + n_good} files", file=sys.stderr)
@@ -109,6 +112,15 @@ class Predict(OfRun):
         if self.json:
             return json.dumps({"file": str(path), "labels": [{"label": name, "probability": p} for name, p in best]})
         return f"{path}: " + ", ".join(f"{name} {100 * probability:.1f} %" for name, probability in best)
+
+
+def check_finite(what: Path, numbers: dict[str, float]) -> None:
+    """Raise instead of printing what is no number, and no JSON either."""
+    from headwork.training import NonFiniteError
+
+    for name, number in numbers.items():
+        if not math.isfinite(number):
+            raise NonFiniteError(f"{what} gives {number} for {name}: the numbers in the model grow too large")
 
 
 def image_reader(run: "Run", description: "Description") -> Read:

@@ -9,8 +9,8 @@ from headwork.storage.folders import append_to_file, replace_file
 from headwork.storage.sealed_json import DamagedError, parse_json, read_text, sealed, unsealed
 
 
-def append_line(path: Path, data: Mapping[str, object]) -> None:
-    append_to_file(path, sealed(data) + "\n")
+def append_lines(path: Path, *lines: Mapping[str, object]) -> None:
+    append_to_file(path, "".join(sealed(data) + "\n" for data in lines))
 
 
 def read_lines(path: Path) -> list[tuple[str, dict[str, Any]]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from headwork.checks import check_one_of
 from headwork.metric import SPLITS, MetricRow
-from headwork.storage.log_lines import append_line, keep_lines, read_lines
+from headwork.storage.log_lines import append_lines, keep_lines, read_lines
 from headwork.storage.sealed_json import DamagedError
 
 METRICS = "metrics.jsonl"
@@ -22,9 +22,8 @@ class MetricsLog:
         # The test row comes last of all, so a run that goes on will write it again.
         keep_lines(self.path, lambda row: row["step"] <= step and row["split"] != "test")
 
-    def write(self, row: MetricRow) -> None:
-        data = {"step": row.step, "epoch": round(row.epoch, 4), "split": row.split, **row.values}
-        append_line(self.path, {**data, "seconds": round(row.seconds, 3)})
+    def write(self, *rows: MetricRow) -> None:
+        append_lines(self.path, *map(_line, rows))
 
 
 def read_metrics(path: Path) -> list[MetricRow]:
@@ -42,6 +41,11 @@ def read_metrics(path: Path) -> list[MetricRow]:
             raise DamagedError(f"{place} is damaged: {error}") from None
         rows[row.split, row.step] = row
     return sorted(rows.values(), key=lambda row: row.step)
+
+
+def _line(row: MetricRow) -> dict[str, object]:
+    data = {"step": row.step, "epoch": round(row.epoch, 4), "split": row.split, **row.values}
+    return {**data, "seconds": round(row.seconds, 3)}
 
 
 def _read_row(data: dict[str, Any]) -> MetricRow:

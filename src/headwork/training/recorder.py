@@ -10,7 +10,7 @@ from headwork.extras import need
 from headwork.inspection.heads import Snapshot, snapshot_centres
 from headwork.metric import MetricRow
 from headwork.storage.folders import explain_disk_errors
-from headwork.storage.log_lines import append_line, keep_lines, read_lines
+from headwork.storage.log_lines import append_lines, keep_lines, read_lines
 from headwork.storage.metrics_log import MetricsLog
 from headwork.storage.sealed_json import DamagedError
 from headwork.training.plan import Plan
@@ -99,7 +99,7 @@ class WatchCentres:
             from headwork.figures import log_heads
 
             log_heads(writer, model, step)
-            append_line(self.path, {"step": step, "centres": centres})
+            append_lines(self.path, {"step": step, "centres": centres})
 
 
 class WatchAttention:
