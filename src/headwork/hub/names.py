@@ -9,7 +9,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from torch import Tensor
 TAIL = r"(?P<tail>\.weight|\.bias|)"
 
 
+@runtime_checkable
 class Rule(Protocol):
     """How tensors of theirs become tensors of ours (`read`) and back (`write`); most often one becomes one."""
 

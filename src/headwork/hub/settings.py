@@ -38,7 +38,8 @@ HARMLESS = {
         "gradient_checkpointing init_std initializer_factor initializer_range problem_type task_specific_params",
         # how Hugging Face runs the model
         "_attn_implementation _attn_implementation_autoset attn_implementation chunk_size_feed_forward",
-        "output_attentions output_hidden_states output_past return_dict tf_legacy_loss torchscript use_bfloat16 use_cache",
+        "output_attentions output_hidden_states output_past return_dict tf_legacy_loss torchscript use_bfloat16",
+        "use_cache",
         # labels are counted, see `Settings.n_labels`
         "id2label label2id num_labels _num_labels",
         # the tokenizer, and the ids that it gives to special tokens

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,6 +23,7 @@ DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F
 """Of real numbers; the rest (integers, booleans, 8 bits) are weights that were quantised, or no weights."""
 
 
+@runtime_checkable
 class Stored(Protocol):
     """A tensor in a file, whose numbers are not read yet."""
 
