@@ -114,7 +114,9 @@ def untie(model: Any) -> None:
 
 def exact_sinusoids(model: Any) -> None:
     """Marian's table is rounded to float32 there; the output bias starts at 0."""
-    model.final_logits_bias = torch.randn(1, model.config.vocab_size, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    shape = (1, model.config.vocab_size)
+    model.final_logits_bias = torch.randn(shape, dtype=torch.float64, generator=generator)
     for stack in (model.model.encoder, model.model.decoder):
         n_positions, d_model = stack.embed_positions.weight.shape
         channel = torch.arange(d_model, dtype=torch.float64)

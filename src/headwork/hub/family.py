@@ -6,7 +6,11 @@ from typing import Any
 
 from headwork import choices
 from headwork.hub.names import Names
-from headwork.hub.settings import Settings
+from headwork.hub.settings import HARMLESS, Settings
+
+LABELS = ("id2label", "label2id", "num_labels", "_num_labels")
+OF_THE_FILE = ("_name_or_path", "dtype", "torch_dtype", "transformers_version")
+"""What is no longer true of a model that is written anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +45,24 @@ class Family:
         Traceback (most recent call last):
         ValueError: BERT has no place for position=AlibiPositions()
         """
-        theirs = {**also, **self.config_to(config)}
+        own = self.config_to(config)
+        others = {name: value for name, value in also.items() if name not in HARMLESS}
+        theirs = {**others, **own, **_kept(also, own)}
         lost = _differences(_explicit(config), _explicit(self.read(theirs, tensors)))
         if lost:
             raise ValueError(f"{self.name} has no place for {', '.join(lost)}")
         return theirs
+
+
+def _kept(also: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
+    """The settings of others that change no number, as token ids; labels only if there are as many."""
+    gone = {*OF_THE_FILE, *(() if _n_labels(also) == _n_labels(own) else LABELS)}
+    return {name: value for name, value in also.items() if name in HARMLESS - gone}
+
+
+def _n_labels(settings: Mapping[str, object]) -> int:
+    labels = settings.get("id2label")
+    return len(labels) if isinstance(labels, dict) else 0
 
 
 def _differences(config: Any, other: Any) -> list[str]:

@@ -152,7 +152,7 @@ def qwen2_from(settings: Settings) -> DecoderConfig:
     settings.only(use_sliding_window=False, use_mrope=False)
     settings.harmless("sliding_window", "max_window_layers")
     kinds = settings.value("layer_types")
-    if kinds is not None and set(kinds if isinstance(kinds, list) else [kinds]) != {"full_attention"}:
+    if kinds is not None and (not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds)):
         raise ValueError(f"layer_types must be full_attention only, got {kinds!r}")
     return read_decoder(settings, n_kv_heads=32, bias=True, out_bias=False, ff_bias=False)
 

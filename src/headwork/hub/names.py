@@ -1,6 +1,6 @@
 """Whose tensor is whose: one table for each family, read in one direction to load and in the other to save.
 
->>> names = Names({"h.{i}.mlp.c_fc": Transposed("layers.{i}.feed_forward.up"), "wte.weight": "embedding.table"})
+>>> names = Names({"wte.weight": "embedding.table", "h.{i}.mlp.c_fc": Transposed("layers.{i}.feed_forward.up")})
 >>> ours = {"embedding.table": torch.zeros(5, 2), "layers.0.feed_forward.up.weight": torch.zeros(3, 2)}
 >>> [(name, tuple(tensor.shape)) for name, tensor in names.write(ours).items()]
 [('wte.weight', (5, 2)), ('h.0.mlp.c_fc.weight', (2, 3))]

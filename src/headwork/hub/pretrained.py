@@ -120,7 +120,8 @@ def read_tensors(
             if not all(end.isfinite() for end in theirs[-1].aminmax()):
                 problems.append(f"{found} must be finite in {str(dtype).removeprefix('torch.')}, got inf or NaN")
         tensors = match.rule.read(theirs, [ours[name] for name in match.ours])
-        read |= {name: tensor.contiguous() for name, tensor in zip(match.ours, tensors, strict=True)}
+        for name, tensor in zip(match.ours, tensors, strict=True):  # cloned: the file may be written over later
+            read[name] = tensor.clone(memory_format=torch.contiguous_format)
     if problems:
         raise ValueError(f"{folder}: " + "; ".join(problems))
     return read
