@@ -58,10 +58,11 @@ def config_from(settings: Settings) -> EncoderDecoderConfig:
         normalize_embedding=False,
         add_final_layer_norm=False,
         add_bias_logits=False,
-        extra_pos_embeddings=0,
+        do_blenderbot_90_layernorm=False,
     )
     settings.harmless("max_position_embeddings", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop")
-    settings.harmless("classif_dropout", "classifier_dropout")
+    settings.harmless("classif_dropout", "classifier_dropout", "force_bos_token_to_be_generated")
+    settings.harmless("extra_pos_embeddings")  # of learned positions, which are not there
     vocab = settings.count("vocab_size", 58_101)
     n_layers = settings.layers("encoder_layers", 12, alias="num_hidden_layers")
     n_heads = settings.count("encoder_attention_heads", 16, alias="num_attention_heads")

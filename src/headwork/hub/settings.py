@@ -49,7 +49,7 @@ HARMLESS = {
         "bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size",
         "exponential_decay_length_penalty length_penalty max_length max_new_tokens min_length no_repeat_ngram_size",
         "num_beam_groups num_beams num_return_sequences output_scores remove_invalid_values repetition_penalty",
-        "return_dict_in_generate suppress_tokens temperature top_k top_p typical_p",
+        "return_dict_in_generate suppress_tokens temperature top_k top_p transformers.js_config typical_p",
     )
     for word in line.split()
 }
