@@ -168,8 +168,7 @@ OTHERS: dict[str, dict[str, Any]] = {
         "label2id": {"NEGATIVE": 0, "POSITIVE": 1},
         "output_past": True,
     },
-    "distilgpt2": GPT2
-    | {"_num_labels": 1, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "n_layer": 6},
+    "distilgpt2": GPT2 | {"_num_labels": 1, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "n_layer": 6},
     "TinyLlama": LLAMA
     | {
         "attention_bias": False,

@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from headwork.hub.families import FAMILIES, find_family
 from headwork.hub.family import Family
 from headwork.hub.names import Names
 from headwork.hub.weights import SAFETENSORS, Stored, open_weights, read_json
-from headwork.storage import new_folder
+from headwork.storage import new_folder, verify
 
-CONFIG = "config.json"
+CONFIG, MANIFEST = "config.json", "manifest.json"
 ALONG = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model", "*.spm"),
     *("chat_template*", "generation_config.json", "preprocessor_config.json"),
@@ -30,6 +31,20 @@ def is_pretrained(folder: Path | str) -> bool:
         return "model_type" in json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, TypeError):
         return False
+
+
+def is_verified(folder: Path | str) -> bool:
+    """Whether the folder has a manifest, as those that `save_pretrained` writes; raise if it is not what that says."""
+    if not (Path(folder) / MANIFEST).is_file():
+        return False
+    verify(Path(folder))
+    return True
+
+
+def read_config(folder: Path | str, *, families: Sequence[Family] = FAMILIES) -> Any:
+    """Our config of the model in a folder of Hugging Face's, without its weights."""
+    with open_weights(Path(folder)) as files:
+        return find_config(Path(folder), files, families)[1]
 
 
 # --- load ------------------------------------------------------------------------------------------------------------
@@ -48,20 +63,34 @@ def load_pretrained(
     understood is refused: a setting by its name, tensors that are missing, unknown or of another shape all in one list.
     """
     folder = Path(folder)
-    theirs = read_json(folder / CONFIG)
-    family = find_family(theirs, families)
+    is_verified(folder)
     with open_weights(folder) as files:
-        try:
-            config = family.read(theirs, files.keys())
+        family, config = find_config(folder, files, families)
+        with explain_config(folder):
             empty = config.build(device="meta")
-        except (ValueError, RuntimeError, OverflowError) as error:
-            raise ValueError(f"{folder / CONFIG}: {error}") from None
         names, ours = family.names(config), empty.state_dict()
         check_tensors(names, ours, files, folder)
         dtype = widest(files.values()) if dtype is None else dtype
         model = with_buffers(config, empty, dtype)
         model.load_state_dict(read_tensors(names, ours, files, dtype, folder), assign=True)
     return model.to(device=device).eval()
+
+
+def find_config(folder: Path, files: Mapping[str, Stored], families: Sequence[Family]) -> tuple[Family, Any]:
+    """The family of a folder, and our config of its model."""
+    theirs = read_json(folder / CONFIG)
+    family = find_family(theirs, families)
+    with explain_config(folder):
+        return family, family.read(theirs, files.keys())
+
+
+@contextmanager
+def explain_config(folder: Path) -> Iterator[None]:
+    """Let an error say which file it is about; torch raises its own for a model larger than any memory."""
+    try:
+        yield
+    except (ValueError, RuntimeError, OverflowError) as error:
+        raise ValueError(f"{folder / CONFIG}: {error}") from None
 
 
 def check_tensors(names: Names, ours: Mapping[str, Tensor], files: Mapping[str, Stored], folder: Path) -> None:
