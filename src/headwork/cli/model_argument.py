@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 LARGEST_SIZE = 10**7
-MODEL_HELP = "A published model (see `headwork models`), a config.json file, or the folder of a model or run."
+MODEL_HELP = (
+    "A published model (see `headwork models`), a config.json file, or the folder of a model (ours or Hugging Face's) "
+    "or run."
+)
 
 
 @dataclass(frozen=True)
@@ -31,10 +34,13 @@ class OfModel(Imports):
 
 def find_config(name: str, classes: list[type]) -> Any:
     """The config of a published model, or what a file describes: a config, or a model of the user's own."""
+    from headwork.hub import is_pretrained, read_config
     from headwork.models import CLASSES, published
     from headwork.serialise import config_from_dict
 
     path = Path(name)
+    if is_pretrained(path):
+        return read_config(path)
     if (path / CONFIG).is_file():
         path = path / CONFIG
     elif path.suffix != ".json":

@@ -62,8 +62,8 @@ def draw(asked: Trace, path: Path) -> None:
 
     from headwork.data import read_image, sample_digit, sample_photo
     from headwork.figures import draw_inside
+    from headwork.hub import load
     from headwork.models import describe
-    from headwork.storage import load
 
     config = find_config(asked.model, asked.own_classes)
     torch.manual_seed(0)
