@@ -145,7 +145,7 @@ def test_numbers_that_are_none(value: float, tmp_path: Path) -> None:
     tensors = load_file(folder / WEIGHTS)
     tensors["transformer.wte.weight"][3, 5] = value
     save_file(tensors, folder / WEIGHTS)
-    with pytest.raises(ValueError, match=r"transformer.wte.weight must be finite in float64, got inf or NaN"):
+    with pytest.raises(ValueError, match=r"transformer.wte.weight must be finite in float64"):
         load_pretrained(folder)
 
 

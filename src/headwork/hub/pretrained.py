@@ -43,8 +43,11 @@ def is_verified(folder: Path | str) -> bool:
 
 def read_config(folder: Path | str, *, families: Sequence[Family] = FAMILIES) -> Any:
     """Our config of the model in a folder of Hugging Face's, without its weights."""
-    with open_weights(Path(folder)) as files:
-        return find_config(Path(folder), files, families)[1]
+    folder = Path(folder)
+    theirs = read_json(folder / CONFIG)
+    family = find_family(theirs, families)
+    with open_weights(folder) as files, explain_config(folder):
+        return family.read(theirs, files.keys())
 
 
 # --- load ------------------------------------------------------------------------------------------------------------
@@ -64,9 +67,11 @@ def load_pretrained(
     """
     folder = Path(folder)
     is_verified(folder)
+    theirs = read_json(folder / CONFIG)
+    family = find_family(theirs, families)
     with open_weights(folder) as files:
-        family, config = find_config(folder, files, families)
         with explain_config(folder):
+            config = family.read(theirs, files.keys())
             empty = config.build(device="meta")
         names, ours = family.names(config), empty.state_dict()
         check_tensors(names, ours, files, folder)
@@ -74,14 +79,6 @@ def load_pretrained(
         model = with_buffers(config, empty, dtype)
         model.load_state_dict(read_tensors(names, ours, files, dtype, folder), assign=True)
     return model.to(device=device).eval()
-
-
-def find_config(folder: Path, files: Mapping[str, Stored], families: Sequence[Family]) -> tuple[Family, Any]:
-    """The family of a folder, and our config of its model."""
-    theirs = read_json(folder / CONFIG)
-    family = find_family(theirs, families)
-    with explain_config(folder):
-        return family, family.read(theirs, files.keys())
 
 
 @contextmanager
@@ -137,20 +134,18 @@ def read_tensors(
     read: dict[str, Tensor] = {}
     problems = []
     for match in names.matches(ours):
-        theirs = []
-        for name in match.theirs:
-            found = names.find(name, files)
-            assert found is not None, "the names have been checked"
-            stored = files[found].read()
+        found = [names.find(name, files) or name for name in match.theirs]
+        theirs = [files[name].read() for name in found]
+        for name, in_file, tensor in zip(match.theirs, found, theirs, strict=True):
             for copy in names.copies_in(name, files):
-                if not torch.equal(files[copy].read(), stored):
-                    problems.append(f"{copy} must be equal to {found}, which the model has in its place")
-            theirs.append(stored.to(dtype))
-            if not all(end.isfinite() for end in theirs[-1].aminmax()):
-                problems.append(f"{found} must be finite in {str(dtype).removeprefix('torch.')}, got inf or NaN")
-        tensors = match.rule.read(theirs, [ours[name] for name in match.ours])
-        for name, tensor in zip(match.ours, tensors, strict=True):  # cloned: the file may be written over later
-            read[name] = tensor.clone(memory_format=torch.contiguous_format)
+                if not torch.equal(files[copy].read(), tensor):
+                    problems.append(f"{copy} must be equal to {in_file}, which the model has in its place")
+        made = match.rule.read(theirs, [ours[name] for name in match.ours])
+        for name, tensor in zip(match.ours, made, strict=True):
+            # Copied, and only here: the file may be written over while the model lives.
+            read[name] = tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)
+        if not all(end.isfinite() for name in match.ours for end in read[name].aminmax()):
+            problems.append(f"{', '.join(found)} must be finite in {str(dtype).removeprefix('torch.')}")
     if problems:
         raise ValueError(f"{folder}: " + "; ".join(problems))
     return read

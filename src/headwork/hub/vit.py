@@ -21,7 +21,7 @@ class ClassTokenAndPositions:
     ours: tuple[str, ...] = ("pooling.class_token", "positions.table")
 
     def read(self, theirs: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
-        class_token, positions = theirs
+        class_token, positions = (tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in theirs)
         return [class_token[0, 0] + positions[0, 0], positions[0, 1:].reshape(like[1].shape)]
 
     def write(self, ours: Sequence[Tensor]) -> list[Tensor]:

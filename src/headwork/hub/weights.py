@@ -40,14 +40,16 @@ class Stored(Protocol):
 
 
 class _InSafetensors:
+    """The file is mapped anew for each tensor, so that those before it do not stay in memory."""
+
     def __init__(self, file: Any, name: str, path: Path) -> None:
         about = file.get_slice(name)
         self.shape, self.dtype = tuple(about.get_shape()), DTYPES.get(about.get_dtype())
-        self._file, self._name, self._path = file, name, path
+        self._name, self._path = name, path
 
     def read(self) -> Tensor:
-        with _explain(self._path):
-            return self._file.get_tensor(self._name)
+        with _explain(self._path), safe_open(self._path, framework="pt") as file:
+            return file.get_tensor(self._name)
 
 
 class _InPickle:
@@ -92,8 +94,7 @@ def _open_shards(index: Path, read: Any, stack: ExitStack) -> dict[str, Stored]:
 
 
 def _open_safetensors(path: Path, stack: ExitStack) -> dict[str, Stored]:
-    with _explain(path):
-        file = stack.enter_context(safe_open(path, framework="pt"))
+    with _explain(path), safe_open(path, framework="pt") as file:
         return {name: _InSafetensors(file, name, path) for name in file.keys()}  # noqa: SIM118  # it is no dict
 
 
