@@ -85,15 +85,13 @@ def open_language_model(
     folder: Path, prompt: str, classes: list[type]
 ) -> "tuple[nn.Module, Tokenizer | PretrainedTokenizer, tuple[int, ...]]":
     """The model of a run or of a folder of Hugging Face's, its tokenizer, and the ids that end a text."""
-    from headwork.hub import PretrainedTokenizer, is_pretrained, load_pretrained
-    from headwork.hub.formats import UNVERIFIED
-    from headwork.hub.pretrained import is_verified
+    from headwork.hub import PretrainedTokenizer, is_pretrained, load_pretrained, note_of_unverified
 
     if is_pretrained(folder):
         tokenizer = PretrainedTokenizer.load(folder)
         model = load_pretrained(folder)
-        if not is_verified(folder):
-            print(f"headwork: {folder} is loaded unverified: {UNVERIFIED}", file=sys.stderr)
+        if note := note_of_unverified(folder):
+            print(f"headwork: {note}", file=sys.stderr)
         description = check_language_model(model, str(folder))
         if description.vocab is not None and tokenizer.n_tokens > description.vocab:
             raise ValueError(

@@ -10,9 +10,7 @@ from torch import nn
 
 from headwork import storage
 from headwork.checks import check_one_of
-from headwork.hub.pretrained import is_pretrained, is_verified, load_pretrained, save_pretrained
-
-UNVERIFIED = "it has no manifest, so nobody knows whether its weights are those that were written"
+from headwork.hub.pretrained import MANIFEST, is_pretrained, load_pretrained, save_pretrained
 
 
 class UnverifiedWarning(UserWarning):
@@ -36,9 +34,19 @@ def load(
         return storage.load(folder, classes=classes, model=model, device=device, dtype=dtype)
     if model is not None:
         raise ValueError(f"model must be None for a folder of Hugging Face's, got {type(model).__name__} for {folder}")
-    if not is_verified(folder):
-        warnings.warn(f"{folder} is loaded unverified: {UNVERIFIED}", UnverifiedWarning, stacklevel=2)
+    if note := note_of_unverified(folder):
+        warnings.warn(note, UnverifiedWarning, stacklevel=2)
     return load_pretrained(folder, device=device, dtype=dtype)
+
+
+def note_of_unverified(folder: Path | str) -> str | None:
+    """What a user should know of a folder without a manifest; None if there is one."""
+    if (Path(folder) / MANIFEST).is_file():
+        return None
+    return (
+        f"{folder} is loaded unverified: it has no manifest, so nobody knows whether its weights are those that were "
+        "written"
+    )
 
 
 def save(

@@ -33,14 +33,6 @@ def is_pretrained(folder: Path | str) -> bool:
         return False
 
 
-def is_verified(folder: Path | str) -> bool:
-    """Whether the folder has a manifest, as those that `save_pretrained` writes; raise if it is not what that says."""
-    if not (Path(folder) / MANIFEST).is_file():
-        return False
-    verify(Path(folder))
-    return True
-
-
 def read_config(folder: Path | str, *, families: Sequence[Family] = FAMILIES) -> Any:
     """Our config of the model in a folder of Hugging Face's, without its weights."""
     folder = Path(folder)
@@ -64,9 +56,11 @@ def load_pretrained(
 
     Weights in 16 bits become float32 unless `dtype` says otherwise. Nothing in the folder is executed, and what is not
     understood is refused: a setting by its name, tensors that are missing, unknown or of another shape all in one list.
+    A folder with a manifest, as those that `save_pretrained` writes, is verified.
     """
     folder = Path(folder)
-    is_verified(folder)
+    if (folder / MANIFEST).is_file():
+        verify(folder)
     theirs = read_json(folder / CONFIG)
     family = find_family(theirs, families)
     with open_weights(folder) as files:
