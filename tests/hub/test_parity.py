@@ -1,7 +1,8 @@
 """The same numbers as Hugging Face: logits, every hidden state, every attention matrix; loaded, and handed back."""
 
+import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,16 +126,19 @@ def largest_error(name: str, ours: Any, theirs: Any, real: Tensor, *, float64: b
     return {point: (mine - value).abs().max().item() for point, mine, value in pairs}
 
 
+Saved = Callable[[str], tuple[Path, Any]]
+
+
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any]]:
-    return {}
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    """A folder for each name, and the model of theirs that is saved in it."""
 
+    @functools.cache
+    def save(name: str) -> tuple[Path, Any]:
+        folder = tmp_path_factory.mktemp(name)
+        return folder, CHECKPOINTS[name].save(folder)
 
-def saved(name: str, folders: dict[str, tuple[Path, Any]], factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    if name not in folders:
-        folder = factory.mktemp(name)
-        folders[name] = folder, CHECKPOINTS[name].save(folder)
-    return folders[name]
+    return save
 
 
 @pytest.mark.usefixtures("float64")
@@ -147,8 +151,8 @@ def saved(name: str, folders: dict[str, tuple[Path, Any]], factory: pytest.TempP
         if padding != "left" or not name.startswith("marian")  # which cannot be told the positions of the source there
     ],
 )
-def test_every_number_in_float64(name: str, padding: str, folders: dict, tmp_path_factory: Any) -> None:
-    folder, theirs = saved(name, folders, tmp_path_factory)
+def test_every_number_in_float64(name: str, padding: str, saved: Saved) -> None:
+    folder, theirs = saved(name)
     errors = largest_error(name, load_pretrained(folder), theirs, PADDINGS[padding], float64=True)
     assert max(errors.values()) < 1e-8, errors
 
@@ -165,8 +169,8 @@ def test_every_number_in_float32(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("float64")
 @every_checkpoint
-def test_in_parts_it_is_the_same(name: str, tmp_path: Path, folders: dict, tmp_path_factory: Any) -> None:
-    folder, theirs = saved(name, folders, tmp_path_factory)
+def test_in_parts_it_is_the_same(name: str, tmp_path: Path, saved: Saved) -> None:
+    folder, theirs = saved(name)
     theirs.save_pretrained(tmp_path, max_shard_size="5KB")
     assert len(list(tmp_path.glob("model-*-of-*.safetensors"))) > 1
     whole, in_parts = load_pretrained(folder).state_dict(), load_pretrained(tmp_path).state_dict()
@@ -176,9 +180,9 @@ def test_in_parts_it_is_the_same(name: str, tmp_path: Path, folders: dict, tmp_p
 
 @pytest.mark.usefixtures("float64")
 @every_checkpoint
-def test_handed_back(name: str, tmp_path: Path, folders: dict, tmp_path_factory: Any) -> None:
+def test_handed_back(name: str, tmp_path: Path, saved: Saved) -> None:
     """transformers loads what is saved here, with no key missing and none left over, and the same numbers."""
-    folder, _ = saved(name, folders, tmp_path_factory)
+    folder, _ = saved(name)
     ours = load_pretrained(folder)
     save_pretrained(ours, tmp_path / "back", like=folder)
     back = open_theirs(name, tmp_path / "back")
@@ -210,9 +214,9 @@ def open_theirs(name: str, folder: Path) -> Any:
 
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("name", [name for name, each in CHECKPOINTS.items() if each.kind == "decoder"])
-def test_with_a_cache(name: str, folders: dict, tmp_path_factory: Any) -> None:
+def test_with_a_cache(name: str, saved: Saved) -> None:
     """The text in pieces, padded on the left: the logits of transformers, which has read all at once."""
-    folder, theirs = saved(name, folders, tmp_path_factory)
+    folder, theirs = saved(name)
     ours, real = load_pretrained(folder), PADDINGS["left"]
     to_theirs, (ids,), _ = inputs(name, real)
     expected = run_theirs(theirs, to_theirs, float64=True)["output"]
@@ -225,8 +229,8 @@ def test_with_a_cache(name: str, folders: dict, tmp_path_factory: Any) -> None:
 
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("name", [name for name, each in CHECKPOINTS.items() if each.kind == "decoder"])
-def test_greedy_text(name: str, folders: dict, tmp_path_factory: Any) -> None:
-    folder, theirs = saved(name, folders, tmp_path_factory)
+def test_greedy_text(name: str, saved: Saved) -> None:
+    folder, theirs = saved(name)
     ours, ids, real = load_pretrained(folder), some_ids(2, N_TOKEN, 36, first=1), PADDINGS["left"]
     with NothingBelowFloat64():
         expected = theirs.generate(
@@ -238,8 +242,8 @@ def test_greedy_text(name: str, folders: dict, tmp_path_factory: Any) -> None:
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("name", [name for name, each in CHECKPOINTS.items() if each.kind == "pair"])
 @pytest.mark.parametrize("n_beams", [1, 4])
-def test_greedy_and_beams_of_a_target(name: str, n_beams: int, folders: dict, tmp_path_factory: Any) -> None:
-    folder, theirs = saved(name, folders, tmp_path_factory)
+def test_greedy_and_beams_of_a_target(name: str, n_beams: int, saved: Saved) -> None:
+    folder, theirs = saved(name)
     ours, source, real = load_pretrained(folder), some_ids(2, N_TOKEN, 36, first=1), PADDINGS["right"]
     with NothingBelowFloat64():
         expected = theirs.generate(

@@ -1,6 +1,7 @@
 """BERT: as masked language model, as classifier of texts, and without a head (sentence embeddings)."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from headwork import choices
 from headwork.hub.family import Family
@@ -73,12 +74,16 @@ def config_from(settings: Settings) -> EncoderConfig:
 
 
 def read_head(
-    settings: Settings, heads: Mapping[str, type[choices.EncoderHead]], activation: choices.Activation
+    settings: Settings,
+    heads: Mapping[str, type[choices.EncoderHead]],
+    activation: choices.Activation,
+    of_classes: Literal["tanh", "relu"] = "tanh",
 ) -> choices.EncoderHead:
-    """One of these heads, if it is that of BERT: the class token goes through a dense layer and tanh."""
+    """One of these heads, with the activation of its dense layer: as masked language model, or for classes."""
     kind = settings.architecture(heads)
     if kind is choices.ClassificationHead:
-        return choices.ClassificationHead(n_classes=settings.n_labels, pooling=choices.FirstToken())
+        first = choices.FirstToken()
+        return choices.ClassificationHead(n_classes=settings.n_labels, pooling=first, activation=of_classes)
     return choices.MaskedLMHead(activation=activation) if kind is choices.MaskedLMHead else choices.NoHead()
 
 

@@ -1,7 +1,7 @@
 """DistilBERT: BERT of half the depth, without segments."""
 
 from headwork import choices
-from headwork.hub.bert import write_labels
+from headwork.hub.bert import read_head, write_labels
 from headwork.hub.family import Family
 from headwork.hub.names import Names, Table
 from headwork.hub.settings import Settings, write_activation
@@ -55,7 +55,7 @@ def config_from(settings: Settings) -> EncoderConfig:
     settings.harmless("sinusoidal_pos_embds", "qa_dropout", "seq_classif_dropout", "tie_weights_")
     return EncoderConfig(
         vocab=settings.count("vocab_size", 30_522),
-        head=read_head(settings, activation),
+        head=read_head(settings, HEADS, activation, of_classes="relu"),
         d_model=settings.count("dim", 768, alias="hidden_size"),
         n_layers=settings.layers("n_layers", 6, alias="num_hidden_layers"),
         heads=choices.Heads(n_heads=settings.count("n_heads", 12, alias="num_attention_heads")),
@@ -65,13 +65,6 @@ def config_from(settings: Settings) -> EncoderConfig:
         dropout=settings.number("dropout", 0.1),
         attention_dropout=settings.number("attention_dropout", 0.1),
     )
-
-
-def read_head(settings: Settings, activation: choices.Activation) -> choices.EncoderHead:
-    kind = settings.architecture(HEADS)
-    if kind is choices.ClassificationHead:
-        return kind(n_classes=settings.n_labels, pooling=choices.FirstToken(), activation="relu")
-    return choices.MaskedLMHead(activation=activation) if kind is choices.MaskedLMHead else choices.NoHead()
 
 
 def config_to(config: EncoderConfig) -> dict[str, object]:
