@@ -23,3 +23,6 @@ from headwork.hub.settings import Settings as Settings
 from headwork.hub.t5 import T5 as T5
 from headwork.hub.tokenizer import PretrainedTokenizer as PretrainedTokenizer
 from headwork.hub.vit import VIT as VIT
+from headwork.public import PublicNames
+
+__dir__ = PublicNames(__name__)
