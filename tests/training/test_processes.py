@@ -63,7 +63,7 @@ def test_two_processes_are_one(tmp_path: Path, children: Children, strategy: Str
 
 def test_a_pytorch_that_shards_tied_weights_wrongly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2.8 trains a decoder whose embedding is its output to other weights than one process; 2.10 to the same."""
-    monkeypatch.setattr("headwork.training.machine.OLDEST_FSDP", (99, 0))
+    monkeypatch.setattr("headwork.training.machine.OLDEST_FSDP", "99.0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     run = small_run(tmp_path / "run", "gpt", strategy="fsdp")
     with pytest.raises(ValueError, match=r"strategy must be ddp with PyTorch .*, got fsdp"):

@@ -20,7 +20,7 @@ from headwork.models.model import describe
 from headwork.training.config import Precision, TrainingConfig
 from headwork.training.stopping import StoppedError, StopRequest
 
-OLDEST_FSDP = (2, 10)
+OLDEST_FSDP = "2.10"
 PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
 
 
@@ -36,8 +36,8 @@ def make_fabric(training: TrainingConfig) -> Fabric:
         raise ValueError(f"strategy is for many processes: start with torchrun, got {training.strategy} in one")
     if training.strategy == "fsdp" and torch.__version__ < OLDEST_FSDP:
         raise ValueError(
-            f"strategy must be ddp with PyTorch {torch.__version__}, got fsdp, by which it trains weights that are used "
-            "twice (an embedding that is the output too) wrongly; 2.10 is right"
+            f"strategy must be ddp with PyTorch {torch.__version__}, got fsdp, by which it trains weights that are "
+            f"used twice (an embedding that is the output too) wrongly; {OLDEST_FSDP} is right"
         )
     return Fabric(
         accelerator=device,
