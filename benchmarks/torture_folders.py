@@ -31,10 +31,10 @@ from tests.storage.sealing import seal_again
 from tests.training.small_runs import StopAfter, small_run
 from tests.training.test_hostile_folder import WRONG_STATES, edit, learner_of
 
-from headwork import choices
+from headwork import choices, load, save
 from headwork.convert import to_attention, to_convolution
 from headwork.models import GaussianImageEncoderConfig, ResNetConfig, VisionTransformerConfig
-from headwork.storage import DamagedError, load, save
+from headwork.storage import DamagedError
 from headwork.storage.metrics_log import METRICS, read_metrics
 from headwork.storage.sealed_json import sealed
 from headwork.training import Run, StoppedError, open_run, train_run

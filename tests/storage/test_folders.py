@@ -225,7 +225,7 @@ def test_without_links_a_copy_is_made(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_manifest_says_which_version_wrote_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That of the code that runs, whatever the environment says is installed."""
-    monkeypatch.setattr("headwork.storage.folders.version", lambda _: "0.0.1")
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "0.0.1")
     write_example(tmp_path / "kept")
     assert json.loads((tmp_path / "kept" / "manifest.json").read_text())["headwork"] == headwork.__version__
 

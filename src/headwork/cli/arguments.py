@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 FIGURE_ENDINGS = (".png", ".svg", ".pdf")
 LARGEST_SIZE = 10**7
 IMPORT_HELP = "A module of your own whose classes the files of a run or model may name; can be given again."
-MODEL_HELP = "A published model (see `headwork models`), a config.json file, or the folder of a model or run."
+MODEL_HELP = (
+    "A published model (see `headwork models`), a config.json file, or the folder of a model (ours or Hugging Face's) "
+    "or run."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +65,15 @@ class OfModel(Imports):
 
     def find_config(self) -> Any:
         """The config of a published model, or what a file describes: a config, or a model of the user's own."""
+        from headwork.hub import is_pretrained, read_config
         from headwork.models import CLASSES, published
         from headwork.serialise import config_from_dict
-        from headwork.storage.models import CONFIG, explain_config, read_config
+        from headwork.storage.models import CONFIG, explain_config, read_own_config
         from headwork.storage.sealed_json import DamagedError
 
         path = Path(self.model)
+        if is_pretrained(path):
+            return read_config(path)
         if (path / CONFIG).is_file():
             path = path / CONFIG
         elif path.suffix != ".json":
@@ -80,7 +86,7 @@ class OfModel(Imports):
         if path.is_dir():
             raise ValueError(f"model must be a config file, got the folder {path}")
         try:
-            data = read_config(path)
+            data = read_own_config(path)
         except DamagedError as error:
             raise ValueError(f"model must be a config file in JSON that is whole, got {path} ({error})") from None
         with explain_config(path):

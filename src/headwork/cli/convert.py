@@ -40,7 +40,7 @@ class Convert:
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.convert import compare
-        from headwork.storage import load, save
+        from headwork.hub import load, save
 
         check_positive(images=self.images)
         if self.out.exists():

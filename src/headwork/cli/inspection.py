@@ -58,8 +58,8 @@ class Trace(OfModel):
 
         from headwork.data import read_image, sample_digit, sample_photo
         from headwork.figures import draw_inside
+        from headwork.hub import load
         from headwork.models import describe
-        from headwork.storage import load
 
         config = self.find_config()
         torch.manual_seed(0)

@@ -12,8 +12,9 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
+
+import torch
 
 from headwork import __version__
 from headwork.storage.sealed_json import DamagedError, read_json, sealed, unsealed
@@ -181,7 +182,7 @@ def check_no_links(folder: Path) -> None:
 def _seal(folder: Path) -> None:
     files = sorted(path for path in folder.iterdir() if path.is_file())
     stated = {path.name: {"bytes": path.stat().st_size, "sha256": digest(path)} for path in files}
-    manifest = {"format": FORMAT, "headwork": __version__, "torch": version("torch"), "files": stated}
+    manifest = {"format": FORMAT, "headwork": __version__, "torch": str(torch.__version__), "files": stated}
     # No newline at the end: whatever is cut off, it is not JSON any more.
     (folder / MANIFEST).write_text(sealed(manifest), encoding="utf-8")
     for path in (*files, folder / MANIFEST, folder):

@@ -224,7 +224,7 @@ def find_model(folder: Path) -> Path:
     return folder
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_own_config(path: Path) -> dict[str, Any]:
     """What a `config.json` says, which its own seal or the manifest beside it must confirm if it is one of ours."""
     data = read_json(path)
     if SEAL in data or "run" in data:

@@ -20,6 +20,7 @@ from headwork.models.model import describe
 from headwork.training.config import Precision, TrainingConfig
 from headwork.training.stopping import StoppedError, StopRequest
 
+OLDEST_FSDP = "2.10"
 PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
 
 
@@ -33,6 +34,11 @@ def make_fabric(training: TrainingConfig) -> Fabric:
     n_here = int(os.environ.get("LOCAL_WORLD_SIZE", str(n_processes)))
     if n_processes == 1 and training.strategy != "auto":
         raise ValueError(f"strategy is for many processes: start with torchrun, got {training.strategy} in one")
+    if training.strategy == "fsdp" and torch.__version__ < OLDEST_FSDP:
+        raise ValueError(
+            f"strategy must be ddp with PyTorch {torch.__version__}, got fsdp, by which it trains weights that are "
+            f"used twice (an embedding that is the output too) wrongly; {OLDEST_FSDP} is right"
+        )
     return Fabric(
         accelerator=device,
         devices=n_here,

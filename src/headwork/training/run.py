@@ -16,7 +16,7 @@ from headwork.models import CLASSES
 from headwork.seeds import unchanged_rng_states
 from headwork.serialise import config_from_dict, config_to_dict
 from headwork.storage.folders import is_leftover, replace_file
-from headwork.storage.models import CONFIG, check_rebuilds, explain_config, read_config
+from headwork.storage.models import CONFIG, check_rebuilds, explain_config, read_own_config
 from headwork.storage.sealed_json import SEAL, DamagedError, read_json, read_text, sealed
 from headwork.tasks import TASKS, Task
 from headwork.training.config import RunConfig
@@ -86,7 +86,7 @@ class Run:
 
     def check_folder(self) -> None:
         """Raise unless the folder holds this run or nothing yet; what a start left that failed early is nothing."""
-        if (self.folder / CONFIG).exists() and read_config(self.folder / CONFIG).get("run_id") == self.run_id:
+        if (self.folder / CONFIG).exists() and read_own_config(self.folder / CONFIG).get("run_id") == self.run_id:
             return
         check_free(self.folder, _tokenizer_json(self.tokenizer))
 
@@ -137,7 +137,7 @@ def open_run(folder: Path, classes: Iterable[type] = (), *, edited: bool = False
         raise ValueError(f"run must be the folder of a run (with {CONFIG}, written by `headwork train`), got {folder}")
     remedy = f"; if you edited it, say so: `headwork accept {folder}`"
     try:
-        tokenizer = _read_tokenizer(folder, about if edited else read_config(path), edited=edited)
+        tokenizer = _read_tokenizer(folder, about if edited else read_own_config(path), edited=edited)
     except DamagedError as error:
         raise DamagedError(f"{error}{'' if edited else remedy}") from None
     with explain_config(path):
@@ -153,7 +153,9 @@ def open_run(folder: Path, classes: Iterable[type] = (), *, edited: bool = False
 
 def _read_tokenizer(folder: Path, about: dict[str, Any], *, edited: bool) -> Tokenizer | None:
     path = folder / TOKENIZER
-    if about.get(TOKENIZER) is None:
+    if TOKENIZER not in about:
+        raise DamagedError(f"{folder / CONFIG} is damaged: it must say whether there is a {TOKENIZER}")
+    if about[TOKENIZER] is None:
         return None
     if not path.exists():
         raise DamagedError(f"{path} is missing")
