@@ -78,14 +78,25 @@ class Plan:
 
     def order(self, epoch: int) -> list[int] | range:
         """The examples of an epoch, in the order in which they are seen."""
-        if self.sequential:
-            return range(self.n_examples)
-        return shuffled(self.n_examples, derive_seed(self.training.seed, "order", epoch))
+        return range(self.n_examples) if self.sequential else shuffled(self.n_examples, self.training.seed, epoch)
 
 
 @lru_cache(maxsize=2)
-def shuffled(n: int, seed: int) -> list[int]:
-    return torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
+def shuffled(n: int, seed: int, epoch: int) -> list[int]:
+    own_seed = derive_seed(seed, "order", epoch)
+    return torch.randperm(n, generator=torch.Generator().manual_seed(own_seed)).tolist()
+
+
+def shuffled_batches(examples: Examples, batch_size: int, *, seed: int, epoch: int) -> Iterator[Batch]:
+    """The batches of an epoch, in the order in which `hw.train` sees them; the few that fill none are left out.
+
+    >>> examples = hw.data.Digits().load(0).train
+    >>> len(list(shuffled_batches(examples, 100, seed=0, epoch=0))) == len(examples) // 100
+    True
+    """
+    order = range(len(examples)) if getattr(examples, "sequential", False) else shuffled(len(examples), seed, epoch)
+    for first in range(0, len(examples) - batch_size + 1, batch_size):
+        yield examples.batch(order[first : first + batch_size], epoch)
 
 
 class Fetch(Dataset[Batch]):
