@@ -7,6 +7,7 @@ from typing import cast
 from torch import nn
 
 from headwork.data import DataConfig, Dataset
+from headwork.functional.denormals import flush_denormals
 from headwork.models import ModelConfig
 from headwork.serialise import config_to_dict
 from headwork.storage.models import classes_in
@@ -18,6 +19,7 @@ from headwork.training.run import Run, is_run, new_run, open_run
 from headwork.training.stopping import StopRequest
 
 
+@flush_denormals()
 def train(
     model: ModelConfig | nn.Module,
     data: DataConfig | Dataset,

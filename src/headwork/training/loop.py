@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from headwork.batches import Batch, to_device
 from headwork.data import Dataset, Examples
+from headwork.functional.denormals import flush_denormals
 from headwork.metric import MetricSum, MetricSums
 from headwork.seeds import derive_seed, seed_everything, unchanged_rng_states
 from headwork.storage import load
@@ -55,6 +56,7 @@ class TrainingResult:
 
 
 @unchanged_rng_states()
+@flush_denormals()
 def train_run(
     run: Run,
     display: Display | None = None,

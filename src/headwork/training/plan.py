@@ -78,13 +78,14 @@ class Plan:
 
     def order(self, epoch: int) -> list[int] | range:
         """The examples of an epoch, in the order in which they are seen."""
-        return range(self.n_examples) if self.sequential else shuffled(self.n_examples, self.training.seed, epoch)
+        if self.sequential:
+            return range(self.n_examples)
+        return shuffled(self.n_examples, derive_seed(self.training.seed, "order", epoch))
 
 
 @lru_cache(maxsize=2)
-def shuffled(n: int, seed: int, epoch: int) -> list[int]:
-    own_seed = derive_seed(seed, "order", epoch)
-    return torch.randperm(n, generator=torch.Generator().manual_seed(own_seed)).tolist()
+def shuffled(n: int, seed: int) -> list[int]:
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
 
 
 def shuffled_batches(examples: Examples, batch_size: int, *, seed: int, epoch: int) -> Iterator[Batch]:
@@ -94,9 +95,10 @@ def shuffled_batches(examples: Examples, batch_size: int, *, seed: int, epoch: i
     >>> len(list(shuffled_batches(examples, 100, seed=0, epoch=0))) == len(examples) // 100
     True
     """
-    order = range(len(examples)) if getattr(examples, "sequential", False) else shuffled(len(examples), seed, epoch)
-    for first in range(0, len(examples) - batch_size + 1, batch_size):
-        yield examples.batch(order[first : first + batch_size], epoch)
+    plan = Plan.of(examples, TrainingConfig(batch_size=batch_size, epochs=1, seed=seed))
+    for step in range(epoch * plan.steps_per_epoch, (epoch + 1) * plan.steps_per_epoch):
+        for _, indices in plan.parts(step):
+            yield examples.batch(indices, epoch)
 
 
 class Fetch(Dataset[Batch]):
