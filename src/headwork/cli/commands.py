@@ -63,7 +63,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"headwork {headwork.__version__}")
         return 0
     try:
-        parse(arguments).run()
+        command = parse(arguments)
+        from headwork.functional.denormals import flush_denormals  # help does not wait for PyTorch
+
+        with flush_denormals():  # before PyTorch starts its threads
+            command.run()
         sys.stdout.flush()
     except ValueError as error:
         print(f"headwork: error: {error}", file=sys.stderr)

@@ -8,6 +8,7 @@ from typing import cast
 from torch import nn
 
 from headwork.data import DataConfig, Dataset
+from headwork.functional.denormals import flush_denormals
 from headwork.models import ModelConfig
 from headwork.serialise import config_to_dict
 from headwork.storage.models import CONFIG, classes_in
@@ -19,6 +20,7 @@ from headwork.training.run import Run, new_run, open_run
 from headwork.training.stopping import StopRequest
 
 
+@flush_denormals()
 def train(
     model: ModelConfig | nn.Module,
     data: DataConfig | Dataset,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from headwork.batches import Batch, to_device
 from headwork.data import Dataset, Examples
+from headwork.functional.denormals import flush_denormals
 from headwork.metric import MetricSum, MetricSums
 from headwork.seeds import derive_seed, seed_everything, unchanged_rng_states
 from headwork.storage import load
@@ -20,16 +21,19 @@ from headwork.training.checkpoints import Progress
 from headwork.training.config import RunConfig
 from headwork.training.display import Display, Quiet
 from headwork.training.fit import check_fit
-from headwork.training.learner import Learner, clip_gradient, learning_rate, make_learner
+from headwork.training.learner import Learner
 from headwork.training.machine import (
     check_same_step,
+    clip_in_all_processes,
     keep_memory,
     make_fabric,
+    make_learner,
     raise_if_asked,
     sum_over_processes,
     sum_scores_over_processes,
 )
 from headwork.training.nonfinite import NonFiniteError, first_nonfinite
+from headwork.training.optimiser import learning_rate, set_learning_rate
 from headwork.training.plan import Plan, ordered_batches, training_batches
 from headwork.training.recorder import Watcher
 from headwork.training.run import Run
@@ -52,6 +56,7 @@ class TrainingResult:
 
 
 @unchanged_rng_states()
+@flush_denormals()
 def train_run(
     run: Run,
     display: Display | None = None,
@@ -141,7 +146,7 @@ def take_step(
         if not is_last and fabric.world_size == 1:
             raise_if_asked(fabric, stop)
 
-    loss, norm = sums.means()["loss"], clip_gradient(fabric, learner, training.clip)
+    loss, norm = sums.means()["loss"], clip_in_all_processes(fabric, learner, training.clip)
     if not math.isfinite(loss) or (not math.isfinite(norm) and training.precision != "float16"):
         losses = [
             lambda number=number: cast(Tensor, score(learner.model, number)["loss"].total)
@@ -149,9 +154,8 @@ def take_step(
         ]
         what = f"step {progress.step + 1} has the loss {loss} and a gradient of norm {norm}"
         raise_nonfinite(fabric, learner, what, losses)
-    lr = training.optimiser.lr * learning_rate(training.schedule, progress.step, plan.n_steps)
-    for group in learner.optimiser.param_groups:
-        group["lr"] = lr * group["lr_factor"]
+    share = learning_rate(training.schedule, progress.step, plan.n_steps)
+    set_learning_rate(learner.optimiser, training.optimiser.lr * share)
     learner.optimiser.step()
     learner.optimiser.zero_grad()
     if learner.ema is not None:

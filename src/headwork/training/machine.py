@@ -13,11 +13,15 @@ from lightning_fabric.strategies.strategy import Strategy
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
 
 from headwork.functional.processor import say_problem, try_half
 from headwork.metric import MetricSum
 from headwork.models.model import describe
 from headwork.training.config import Precision, TrainingConfig
+from headwork.training.learner import EMA, Learner
+from headwork.training.optimiser import gradient_norm, make_optimiser
 from headwork.training.stopping import StoppedError, StopRequest
 
 OLDEST_FSDP = "2.10"
@@ -94,6 +98,26 @@ def keep_memory() -> bool:
     trim_threshold, top_pad, mmap_threshold = -1, -2, -3
     kept = any(mallopt(mmap_threshold, size) for size in (2**30, 2**25))  # older ones refuse the larger
     return bool(kept and mallopt(trim_threshold, 2**31 - 1) and mallopt(top_pad, 2**26))
+
+
+def make_learner(model: nn.Module, training: TrainingConfig, fabric: Fabric) -> Learner:
+    """The model with its optimiser and its EMA, on their device."""
+    model.train()
+    wrapped = fabric.setup_module(cast(nn.Module, torch.compile(model)) if training.compile else model)
+    optimiser = cast(Optimizer, fabric.setup_optimizers(make_optimiser(training.optimiser, model)))
+    ema = None if training.ema is None else EMA(model, training.ema)
+    return Learner(model, wrapped, optimiser, ema, getattr(fabric.strategy.precision, "scaler", None))
+
+
+def clip_in_all_processes(fabric: Fabric, learner: Learner, longest: float | None) -> float:
+    """`clip_gradient` of what may be scaled, or sharded over processes."""
+    norm: Tensor | None = (
+        gradient_norm(learner.model)
+        if longest is None
+        else fabric.clip_gradients(learner.wrapped, learner.optimiser, max_norm=longest, error_if_nonfinite=False)
+    )
+    assert norm is not None
+    return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
 
 def sum_scores_over_processes(fabric: Fabric, scores: dict[str, MetricSum]) -> dict[str, MetricSum]:

@@ -88,6 +88,19 @@ def shuffled(n: int, seed: int) -> list[int]:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
 
 
+def shuffled_batches(examples: Examples, batch_size: int, *, seed: int, epoch: int) -> Iterator[Batch]:
+    """The batches of an epoch, in the order in which `hw.train` sees them; the few that fill none are left out.
+
+    >>> examples = hw.data.Digits().load(0).train
+    >>> len(list(shuffled_batches(examples, 100, seed=0, epoch=0))) == len(examples) // 100
+    True
+    """
+    plan = Plan.of(examples, TrainingConfig(batch_size=batch_size, epochs=1, seed=seed))
+    for step in range(epoch * plan.steps_per_epoch, (epoch + 1) * plan.steps_per_epoch):
+        for _, indices in plan.parts(step):
+            yield examples.batch(indices, epoch)
+
+
 class Fetch(Dataset[Batch]):
     """Whole batches at once, so that a data set can work on all its examples in one operation."""
 
