@@ -1,11 +1,11 @@
-"""The metrics of a run in `metrics.jsonl`, one row for each evaluation of a split: written here, and read here."""
+"""The metrics of a run in `metrics.jsonl`, a row for each evaluation and logged step: written here, and read here."""
 
 import json
 import math
 from pathlib import Path
 
 from headwork.checks import check_one_of
-from headwork.metric import SPLITS, MetricRow
+from headwork.metric import LOGGED, MetricRow
 from headwork.storage.folders import append_to_file, replace_file
 
 METRICS = "metrics.jsonl"
@@ -21,8 +21,8 @@ class MetricsLog:
         kept = [row for row in rows if row.step <= step and row.split != "test"]
         replace_file(self.path, "".join(map(_line, kept)))
 
-    def write(self, row: MetricRow) -> None:
-        append_to_file(self.path, _line(row))
+    def write(self, *rows: MetricRow) -> None:
+        append_to_file(self.path, "".join(map(_line, rows)))
 
 
 def read_metrics(path: Path) -> list[MetricRow]:
@@ -66,7 +66,7 @@ def _read_row(line: bytes) -> MetricRow:
     step, split = data.pop("step"), data.pop("split")
     if not isinstance(step, int) or isinstance(step, bool):
         raise ValueError(f"step must be a whole number, got {step!r}")
-    check_one_of(SPLITS, split=split)
+    check_one_of(LOGGED, split=split)
     numbers = {key: _read_number(key, value) for key, value in data.items()}
     epoch, seconds = numbers.pop("epoch"), numbers.pop("seconds")
     if not math.isfinite(epoch) or not math.isfinite(seconds):

@@ -34,15 +34,24 @@ class Recorder:
         from torch.utils.tensorboard import SummaryWriter
 
         self.log, self.watchers = MetricsLog(folder, step), watchers
+        self.waiting: list[MetricRow] = []
+        """Not written yet: to wait for the disk after every step would take longer than small steps."""
         self.board_folder = folder / "tensorboard"
         with explain_disk_errors(self.board_folder):
             self.board = SummaryWriter(str(self.board_folder), purge_step=step + 1)
 
     def record(self, row: MetricRow) -> None:
-        self.log.write(row)
+        self.waiting.append(row)
+        if row.split != "step":
+            self.write_waiting()
         with explain_disk_errors(self.board_folder):
             for name, value in row.values.items():
                 self.board.add_scalar(f"{name}/{row.split}", value, row.step)
+
+    def write_waiting(self) -> None:
+        if self.waiting:
+            rows, self.waiting = self.waiting, []
+            self.log.write(*rows)
 
     def watch(self, model: nn.Module, step: int) -> None:
         with explain_disk_errors(self.board_folder):
@@ -50,6 +59,7 @@ class Recorder:
                 watcher(self.board, model, step)
 
     def close(self) -> None:
+        self.write_waiting()
         with explain_disk_errors(self.board_folder):
             self.board.close()
 
