@@ -47,9 +47,12 @@ class Train(Imports, TrainingFlags):
             print(f"loading PyTorch and {self.resume or self.recipe or DEFAULT}", file=sys.stderr, flush=True)
         from headwork.training import train_run
         from headwork.training.display import Quiet, make_display
+        from headwork.training.machine import describe_load
 
         run, data = self.find_run()
         display = make_display() if is_first_process() else Quiet()
+        if (busy := describe_load(run.config.training)) is not None:
+            display.say(busy)
         result = train_run(run, display, watchers=watchers_for(run, data), data=data)
         if is_first_process():
             display.say(f"writing the report of step {result.best_step}, the best")

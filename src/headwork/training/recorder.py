@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Watcher = Callable[["SummaryWriter", nn.Module, int], None]
 """Looks at the model after each evaluation, and may add what it finds to TensorBoard."""
 HEADS = "heads.jsonl"
-N_DRAWINGS = 8
+N_DRAWINGS = 4
 """Figures of attention over a run: each takes as long as an epoch of the smallest models."""
 
 
