@@ -50,7 +50,7 @@ class Trainer:
 
     def step(self, parts: Sequence[Batch]) -> float:
         doubled = [double(part) for part in parts]
-        return take_step(self.fabric, self.learner, self.task, doubled, self.plan, self.progress, StopRequest())
+        return take_step(self.fabric, self.learner, self.task, doubled, self.plan, self.progress, StopRequest()).loss
 
     def run(self) -> list[float]:
         """All steps, and the loss of each."""

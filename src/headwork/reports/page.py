@@ -45,9 +45,10 @@ class Facts:
 
 
 def _fact(name: str, value: str) -> str:
-    """A long value has a row of its own; a class name may break where its words meet."""
+    """A long value has a row of its own; a class name may break where its words meet, a flag of a command nowhere."""
     long = ' class="long"' if len(value) > LONGEST_FACT else ""
     breakable = re.sub("(?<=[a-z])(?=[A-Z])", "<wbr>", escape(value))
+    breakable = re.sub(r"(?<!\S)--\S+", r"<span>\g<0></span>", breakable)
     return f"<div{long}><dt>{escape(name)}</dt><dd>{breakable}</dd></div>"
 
 

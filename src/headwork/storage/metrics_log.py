@@ -1,11 +1,11 @@
-"""The metrics of a run in `metrics.jsonl`, one row for each evaluation of a split: written here, and read here."""
+"""The metrics of a run in `metrics.jsonl`, a row for each evaluation and logged step: written here, and read here."""
 
 import math
 from pathlib import Path
 from typing import Any
 
 from headwork.checks import check_one_of
-from headwork.metric import SPLITS, MetricRow
+from headwork.metric import LOGGED, MetricRow
 from headwork.storage.log_lines import append_lines, keep_lines, read_lines
 from headwork.storage.sealed_json import DamagedError
 
@@ -55,7 +55,7 @@ def _read_row(data: dict[str, Any]) -> MetricRow:
     step, split = data.pop("step"), data.pop("split")
     if not isinstance(step, int) or isinstance(step, bool):
         raise ValueError(f"step must be a whole number, got {step!r}")
-    check_one_of(SPLITS, split=split)
+    check_one_of(LOGGED, split=split)
     numbers = {key: _read_number(key, value) for key, value in data.items()}
     epoch, seconds = numbers.pop("epoch"), numbers.pop("seconds")
     if not math.isfinite(epoch) or not math.isfinite(seconds):

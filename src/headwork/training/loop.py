@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NamedTuple, NoReturn, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -79,20 +79,23 @@ def train_run(
     with Session(run, learner, plan, display, fabric.barrier) as session, stop.listening():
         progress = session.resume(watchers)
         check_same_step(fabric, progress.step)
-        clock = Clock(progress)
+        clock = Clock(progress, fabric.world_size)
         try:
             for parts in training_batches(plan, data.train, progress.step):
                 if training.patience is not None and progress.n_worse >= training.patience:
                     break
-                loss = take_step(fabric, learner, task, parts, plan, progress, stop)
+                step = take_step(fabric, learner, task, parts, plan, progress, stop)
                 progress.at(clock.seconds)
-                display.stepped(progress.step, loss, training.batch_size * clock.steps_per_second(progress.step))
+                display.stepped(progress.step, step.loss, training.batch_size * clock.steps_per_second(progress.step))
+                if plan.logs(progress.step):
+                    session.stepped(progress, step._asdict() | clock.speed(training.batch_size, parts))
                 if plan.evaluates(progress.step):
                     valid = evaluate(fabric, learner, task, data.valid, training.batch_size, progress.step)
                     session.evaluated(progress, valid.metrics)
                 if plan.saves(progress.step):
                     session.save(progress)
                 raise_if_asked(fabric, stop)
+                clock.next_step()
         except StoppedError as error:
             session.save(progress)
             how = f"go on with `headwork train --resume {run.folder}`"
@@ -102,6 +105,7 @@ def train_run(
             valid = evaluate(fabric, learner, task, data.valid, training.batch_size, progress.step)
             session.make_best(progress, valid.metrics)
         assert progress.best_step is not None
+        display.say(f"evaluating the best checkpoint, of step {progress.best_step}")
         session.restore_best()
         valid, test = (
             evaluate(fabric, learner, task, split, training.batch_size, progress.best_step)
@@ -115,6 +119,14 @@ def train_run(
     )
 
 
+class Step(NamedTuple):
+    """The mean loss of a step, its learning rate, and how long the gradient was before it was clipped."""
+
+    loss: float
+    lr: float
+    gradient_norm: float
+
+
 def take_step(
     fabric: Fabric,
     learner: Learner,
@@ -123,8 +135,8 @@ def take_step(
     plan: Plan,
     progress: Progress,
     stop: StopRequest,
-) -> float:
-    """One step down the gradient of the mean loss over all targets, in all parts and processes; that loss."""
+) -> Step:
+    """One step down the gradient of the mean loss over all targets, in all parts and processes."""
     training = plan.training
     parts = [to_device(part, fabric.device) for part in parts]
     n_targets = sum_over_processes(fabric, float(sum(task.n_targets(part) for part in parts)))
@@ -161,7 +173,7 @@ def take_step(
     if learner.ema is not None:
         learner.ema.update(learner.model, progress.step)
     progress.after_step()
-    return loss
+    return Step(loss, lr, norm)
 
 
 def evaluate(

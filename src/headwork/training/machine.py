@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import time
 from typing import cast
 
 import torch
@@ -25,13 +26,14 @@ from headwork.training.optimiser import gradient_norm, make_optimiser
 from headwork.training.stopping import StoppedError, StopRequest
 
 OLDEST_FSDP = "2.10"
+QUIET = 0.7
+"""The share of the processors that the threads of a run get at least, on a machine that does little else."""
 PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
 
 
 def make_fabric(training: TrainingConfig) -> Fabric:
     """One process, or as many as `torchrun` has started."""
-    device = "cuda" if training.device == "auto" and torch.cuda.is_available() else training.device
-    device = "cpu" if device == "auto" else device
+    device = find_device(training)
     check_device(device)
     check_precision(training.precision, device)
     n_processes = int(os.environ.get("WORLD_SIZE", "1"))
@@ -49,6 +51,35 @@ def make_fabric(training: TrainingConfig) -> Fabric:
         num_nodes=n_processes // n_here,
         strategy=_strategy(training, n_processes),
         precision=PRECISIONS[training.precision],  # type: ignore[arg-type]
+    )
+
+
+def find_device(training: TrainingConfig) -> str:
+    if training.device != "auto":
+        return training.device
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def describe_load(training: TrainingConfig) -> str | None:
+    """A sentence for the user if other programs keep this machine busy; None if not, or if it does not matter.
+
+    Threads that share the work of every operation wait for the last of them: if one has to wait for a processor, all
+    do, and two threads can be several times slower than one. Measured is the processor time that the threads get.
+    """
+    n_threads = torch.get_num_threads()
+    if n_threads == 1 or find_device(training) != "cpu":
+        return None
+    work = torch.ones(2**22)
+    nn.functional.gelu(work)  # starts the threads
+    begun, used = time.monotonic(), time.process_time()
+    for _ in range(8):
+        nn.functional.gelu(work)
+    seconds, used = time.monotonic() - begun, time.process_time() - used
+    if used >= QUIET * n_threads * seconds:
+        return None
+    return (
+        f"this machine is busy: {n_threads} threads get the time of {used / seconds:.1f} processors and wait for each "
+        "other. With OMP_NUM_THREADS=1 before the command, training may be faster"
     )
 
 

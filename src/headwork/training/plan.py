@@ -1,5 +1,6 @@
 """How long a run is, when it evaluates and saves, and which examples each step sees."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +14,9 @@ from headwork.data import Examples
 from headwork.seeds import derive_seed
 from headwork.training.config import TrainingConfig
 from headwork.training.stopping import leave_signals_to_parent
+
+N_LOGGED = 1000
+"""Training steps that are logged at most: a long run logs every so many."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,9 @@ class Plan:
 
     def evaluates(self, step: int) -> bool:
         return step % self.evaluate_every == 0 or step == self.n_steps
+
+    def logs(self, step: int) -> bool:
+        return step % math.ceil(self.n_steps / N_LOGGED) == 0
 
     def saves(self, step: int) -> bool:
         every = self.training.save_every

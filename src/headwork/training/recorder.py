@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Watcher = Callable[["SummaryWriter", nn.Module, int], None]
 """Looks at the model after each evaluation, and may add what it finds to TensorBoard."""
 HEADS = "heads.jsonl"
-N_DRAWINGS = 8
+N_DRAWINGS = 4
 """Figures of attention over a run: each takes as long as an epoch of the smallest models."""
 
 
@@ -38,16 +38,25 @@ class Recorder:
         if (folder / HEADS).exists():
             read_centres(folder)
             keep_lines(folder / HEADS, lambda row: row["step"] <= step)
+        self.waiting: list[MetricRow] = []
+        """Not written yet: to wait for the disk after every step would take longer than small steps."""
         self.board_folder = folder / "tensorboard"
         with explain_disk_errors(self.board_folder):
             join_events(self.board_folder)
             self.board = SummaryWriter(str(self.board_folder), purge_step=step + 1)
 
     def record(self, row: MetricRow) -> None:
-        self.log.write(row)
+        self.waiting.append(row)
+        if row.split != "step":
+            self.write_waiting()
         with explain_disk_errors(self.board_folder):
             for name, value in row.values.items():
                 self.board.add_scalar(f"{name}/{row.split}", value, row.step)
+
+    def write_waiting(self) -> None:
+        if self.waiting:
+            rows, self.waiting = self.waiting, []
+            self.log.write(*rows)
 
     def watch(self, model: nn.Module, step: int) -> None:
         with explain_disk_errors(self.board_folder):
@@ -55,6 +64,7 @@ class Recorder:
                 watcher(self.board, model, step)
 
     def close(self) -> None:
+        self.write_waiting()
         with explain_disk_errors(self.board_folder):
             self.board.close()
 

@@ -1,11 +1,13 @@
 """The files of a run while it is trained."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import cast
 
-from headwork.metric import MetricRow, Split
+from headwork.batches import Batch, n_tokens
+from headwork.metric import Logged, MetricRow
 from headwork.storage.folders import MANIFEST, locked, sweep, verify
 from headwork.storage.models import CONFIG, WEIGHTS, check_tensors, find_model, read_tensors
 from headwork.training.checkpoints import (
@@ -126,7 +128,12 @@ class Session:
         self.record("valid", progress.step, valid, progress.seconds)
         self.watch(progress.step)
 
-    def record(self, split: Split, step: int, values: dict[str, float], seconds: float) -> None:
+    def stepped(self, progress: Progress, values: dict[str, float]) -> None:
+        """Record a training step; in float16 its gradient may be infinite, and is then left out."""
+        finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        self.record("step", progress.step, finite, progress.seconds)
+
+    def record(self, split: Logged, step: int, values: dict[str, float], seconds: float) -> None:
         if self.recorder is not None:
             self.recorder.record(MetricRow(step, step / self.plan.steps_per_epoch, split, values, seconds))
 
@@ -138,6 +145,8 @@ class Session:
     def save(self, progress: Progress) -> None:
         """Write a checkpoint; those that are neither new nor the best are removed."""
         folder = self.run.folder
+        if self.recorder is not None:
+            self.recorder.write_waiting()
         save_checkpoint(folder, self.learner, progress, self.run.files(), writes=self.writes)
         if self.writes:
             if progress.best_step == progress.step:
@@ -156,11 +165,11 @@ class Session:
 
 
 class Clock:
-    """Seconds of training over all starts of a run, and the speed since the last."""
+    """Seconds of training over all starts of a run, the speed since the last start, and that of one step."""
 
-    def __init__(self, progress: Progress) -> None:
-        self.begun = time.monotonic()
-        self.seconds_before, self.first_step = progress.seconds, progress.step
+    def __init__(self, progress: Progress, n_processes: int = 1) -> None:
+        self.begun = self.step_begun = time.monotonic()
+        self.seconds_before, self.first_step, self.n_processes = progress.seconds, progress.step, n_processes
 
     @property
     def seconds(self) -> float:
@@ -169,3 +178,13 @@ class Clock:
     def steps_per_second(self, step: int) -> float:
         elapsed = time.monotonic() - self.begun
         return (step - self.first_step) / elapsed if elapsed > 0 else 0.0
+
+    def next_step(self) -> None:
+        """A step begins here: to wait for its batch is part of it, the evaluation before it is not."""
+        self.step_begun = time.monotonic()
+
+    def speed(self, n_examples: int, parts: Sequence[Batch]) -> dict[str, float]:
+        """Examples, and tokens if these are text, per second of the step that has just ended."""
+        seconds = time.monotonic() - self.step_begun
+        counts = {"examples": n_examples, "tokens": self.n_processes * sum(map(n_tokens, parts))}
+        return {f"{what}_per_second": n / seconds for what, n in counts.items() if n and seconds > 0}
