@@ -1,5 +1,6 @@
 """A model in training: its weights, its optimiser and its EMA, in one process or sharded over many."""
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

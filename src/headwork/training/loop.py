@@ -166,8 +166,8 @@ def take_step(
         ]
         what = f"step {progress.step + 1} has the loss {loss} and a gradient of norm {norm}"
         raise_nonfinite(fabric, learner, what, losses)
-    share = learning_rate(training.schedule, progress.step, plan.n_steps)
-    set_learning_rate(learner.optimiser, training.optimiser.lr * share)
+    lr = training.optimiser.lr * learning_rate(training.schedule, progress.step, plan.n_steps)
+    set_learning_rate(learner.optimiser, lr)
     learner.optimiser.step()
     learner.optimiser.zero_grad()
     if learner.ema is not None:

@@ -1,7 +1,7 @@
 """The state of a training loop of one's own in a folder: verified, whole or not there at all, and no pickle."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -9,7 +9,8 @@ from torch.optim import Optimizer
 
 from headwork.seeds import rng_states, set_rng_states
 from headwork.storage.folders import new_folder, verify
-from headwork.storage.models import WEIGHTS, n_bytes, read_json, read_tensors, write_json, write_tensors
+from headwork.storage.models import WEIGHTS, n_bytes, read_tensors, write_json, write_tensors
+from headwork.storage.sealed_json import read_json
 from headwork.training.checkpoints import REST, STATE
 from headwork.training.learner import Learner
 
@@ -36,7 +37,7 @@ def load_state(folder: Path | str, model: nn.Module, optimiser: Optimizer) -> di
     """
     folder = Path(folder)
     verify(folder)
-    rest, state = read_tensors(folder / REST), cast(dict[str, Any], read_json(folder / STATE))
+    rest, state = read_tensors(folder / REST), read_json(folder / STATE)
     model.load_state_dict(read_tensors(folder / WEIGHTS))
     of_optimiser = {
         name.removeprefix("optimiser."): tensor for name, tensor in rest.items() if name.startswith("optimiser.")
