@@ -44,6 +44,8 @@ class Progress:
     step: int = 0
     part: int = 0
     """How many parts of the next step have been accumulated already."""
+    of_parts: MetricSums = field(default_factory=MetricSums)
+    """On these parts, so that the loss of a step is that of all its parts, wherever the run was stopped."""
     metrics: MetricSums = field(default_factory=MetricSums)
     """On the training data, since the last evaluation."""
     best_step: int | None = None
@@ -54,10 +56,11 @@ class Progress:
 
     def after_part(self, scores: Mapping[str, MetricSum]) -> None:
         self.metrics.add(scores)
+        self.of_parts.add(scores)
         self.part += 1
 
     def after_step(self) -> None:
-        self.step, self.part = self.step + 1, 0
+        self.step, self.part, self.of_parts = self.step + 1, 0, MetricSums()
 
     def after_evaluation(self, metric: Metric, value: float) -> tuple[bool, dict[str, float]]:
         """Whether it is the best so far, and the training metrics since the last evaluation, which start again."""
@@ -76,15 +79,22 @@ class Progress:
         self.seconds = seconds
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"metrics": self.metrics.sums}
+        return asdict(self) | {"metrics": self.metrics.sums, "of_parts": self.of_parts.sums}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Progress":
-        sums = {name: (float(total), float(weight)) for name, (total, weight) in data["metrics"].items()}
-        progress = cls(**{**data, "metrics": MetricSums(sums)})
+        pairs = {
+            key: {name: (float(total), float(weight)) for name, (total, weight) in data[key].items()}
+            for key in ("metrics", "of_parts")
+        }
+        progress = cls(**{**data, **{key: MetricSums(sums) for key, sums in pairs.items()}})
         best, value = progress.best_step, progress.best_value
         counts = (progress.step, progress.part, progress.n_worse, *(() if best is None else (best,)))
-        numbers = (progress.seconds, *(() if value is None else (value,)), *(x for pair in sums.values() for x in pair))
+        numbers = (
+            progress.seconds,
+            *(() if value is None else (value,)),
+            *(x for sums in pairs.values() for pair in sums.values() for x in pair),
+        )
         if not all(type(count) is int and count >= 0 for count in counts) or (best or 0) > progress.step:
             raise ValueError(f"step, part, best_step and n_worse must be 0, 1, 2, ..., got {data}")
         if not all(type(number) in (int, float) and math.isfinite(number) for number in numbers):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headwork.batches import Batch, to_device
 from headwork.data import Dataset, Examples
 from headwork.functional.denormals import flush_denormals
-from headwork.metric import MetricSum, MetricSums
+from headwork.metric import MetricSum
 from headwork.seeds import derive_seed, seed_everything, unchanged_rng_states
 from headwork.storage import load
 from headwork.tasks import Evaluation, Task
@@ -145,7 +145,6 @@ def take_step(
         torch.manual_seed(derive_seed(training.seed, "dropout", progress.step, number, fabric.global_rank))
         return task.score(model, parts[number])
 
-    sums = MetricSums()
     for number in range(progress.part, len(parts)):  # from 0, unless some were accumulated before the run was stopped
         is_last = number == len(parts) - 1
         with fabric.no_backward_sync(learner.wrapped, enabled=not is_last):  # type: ignore[arg-type]
@@ -153,12 +152,11 @@ def take_step(
             loss_sum = cast(Tensor, scores["loss"].total)
             fabric.backward(loss_sum * (fabric.world_size / n_targets))
         scores = sum_scores_over_processes(fabric, scores)
-        sums.add(scores)
         progress.after_part(scores)
         if not is_last and fabric.world_size == 1:
             raise_if_asked(fabric, stop)
 
-    loss, norm = sums.means()["loss"], clip_in_all_processes(fabric, learner, training.clip)
+    loss, norm = progress.of_parts.means()["loss"], clip_in_all_processes(fabric, learner, training.clip)
     if not math.isfinite(loss) or (not math.isfinite(norm) and training.precision != "float16"):
         losses = [
             lambda number=number: cast(Tensor, score(learner.model, number)["loss"].total)
