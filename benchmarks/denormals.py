@@ -1,8 +1,8 @@
 """What numbers below the smallest normal one cost, and what flushing them saves: `python benchmarks/denormals.py`.
 
 Each case is timed in processes of its own: with denormal numbers flushed before PyTorch starts its threads, as the
-command line does; flushed after, which does not reach the threads; and kept. A hundred times slower on Intel, such
-numbers cost AMD's hardly anything: there the three columns are alike but for noise.
+command line does; flushed after, which does not reach the threads; and kept. Intel processors are 100 times slower
+with such numbers, AMD's hardly feel them: there the three columns are alike but for noise.
 """
 
 import argparse
