@@ -25,6 +25,7 @@ from headwork.data import Dataset, Digits
 from headwork.data.image_examples import ImageExamples
 from headwork.storage import DamagedError
 from headwork.storage.metrics_log import read_metrics
+from headwork.storage.sealed_json import sealed
 from headwork.tasks import Task
 from headwork.training import AdamW, Run, StoppedError, TrainingConfig, open_run, train_run
 from headwork.training import checkpoints as saving
@@ -98,7 +99,7 @@ def test_loading_a_run_gives_its_best(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", epochs=4, optimiser=AdamW(lr=0.02))
     outcome = train_run(run)
     best = tmp_path / "run" / "checkpoints" / f"step-{outcome.best_step:08d}"
-    assert json.loads((tmp_path / "run" / "checkpoints" / "best.json").read_text()) == {"checkpoint": best.name}
+    assert json.loads((tmp_path / "run" / "checkpoints" / "best.json").read_text())["checkpoint"] == best.name
     for name, tensor in hw.load(run.folder).state_dict().items():
         assert torch.equal(tensor, dict(read_tensors(best / "model.safetensors"))[name])
     assert file_differences(run.folder / "model.safetensors", best / "model.safetensors") == []
@@ -315,7 +316,7 @@ def test_a_best_that_is_gone_is_named(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     train_run(run)
     note = run.folder / "checkpoints" / "best.json"
-    note.write_text('{"checkpoint": "step-00000099"}')
+    note.write_text(sealed({"checkpoint": "step-00000099"}))
     with pytest.raises(DamagedError, match=r"best\.json names .*step-00000099, which is not there"):
         hw.load(run.folder)
 
