@@ -62,8 +62,5 @@ seeds: .venv/installed
 # 200 kills, 64 ways to stop and go on, 600 damaged checkpoints, flipped bits, malformed files and links: long.
 torture: .venv/installed
 	$(BIN)/python -m benchmarks.torture
-<<<<<<< HEAD
 	$(BIN)/python -m benchmarks.torture_folders
-=======
 	$(BIN)/python -m benchmarks.torture_numbers
->>>>>>> t-numbers
