@@ -203,7 +203,7 @@ def check_beta(beta: float) -> None:
 
 
 def check_beta_of_sum(beta: float) -> None:
-    """Raise if scores that are multiplied by this beta leave no room for what is added to them."""
+    """Raise if scores that are multiplied by this beta would drown what is added to them."""
     if beta > LARGEST_BETA_FOR_A_SUM:
         raise ValueError(
             f"beta must be at most {LARGEST_BETA_FOR_A_SUM:g} with a bias (beyond, the scores alone decide), got {beta}"
