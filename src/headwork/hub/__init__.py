@@ -13,6 +13,7 @@ from headwork.hub.llama import LLAMA as LLAMA
 from headwork.hub.llama import MISTRAL as MISTRAL
 from headwork.hub.llama import QWEN2 as QWEN2
 from headwork.hub.marian import MARIAN as MARIAN
+from headwork.hub.marian_tokenizer import MarianTokenizer as MarianTokenizer
 from headwork.hub.names import Names as Names
 from headwork.hub.pretrained import is_pretrained as is_pretrained
 from headwork.hub.pretrained import load_pretrained as load_pretrained
