@@ -12,10 +12,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from headwork import choices
 from headwork.hub.families import FAMILIES, find_family
 from headwork.hub.family import Family
 from headwork.hub.gguf_file import GgufFile, is_gguf
 from headwork.hub.names import Names
+from headwork.hub.sentences import with_pooling
 from headwork.hub.weights import SAFETENSORS, Stored, open_weights, read_json
 from headwork.storage import new_folder, verify
 
@@ -39,8 +41,10 @@ def is_pretrained(folder: Path | str) -> bool:
 
 def read_config(folder: Path | str, *, families: Sequence[Family] = FAMILIES) -> Any:
     """Our config of the model in a folder of Hugging Face's or a GGUF file, without its weights."""
-    with open_checkpoint(Path(folder), families) as opened, explain_config(opened):
-        return opened.family.read(opened.settings, opened.tensors.keys())
+    with open_checkpoint(Path(folder), families) as opened:
+        with explain_config(opened):
+            config = opened.family.read(opened.settings, opened.tensors.keys())
+        return with_pooling(config, Path(folder))
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ def load_pretrained(
         files = opened.tensors
         with explain_config(opened):
             config = opened.family.read(opened.settings, files.keys())
+        config = with_pooling(config, folder)
+        with explain_config(opened):
             empty = config.build(device="meta")
         names, ours = opened.family.names(config), empty.state_dict()
         check_tensors(names, ours, files, folder)
@@ -188,6 +194,8 @@ def save_pretrained(
     config = getattr(model, "config", None)
     if parts := getattr(model, "parts", {}):
         raise ValueError(f"model must be without parts of your own to be written for others, got {parts}")
+    if isinstance(head := getattr(config, "head", None), choices.EmbeddingHead):
+        raise ValueError(f"model must have a head that Hugging Face has, got {head}; save it with format='headwork'")
     candidates = families if like is None else [find_family(also, families)]
     candidates = [family for family in candidates if isinstance(config, family.config_class)]
     tensors = model.state_dict()
