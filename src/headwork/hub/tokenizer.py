@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwork.extras import need
+from headwork.hub.download import find_folder
 from headwork.hub.gguf_file import GgufFile, is_gguf
 from headwork.hub.vocabularies import read_vocabulary
 from headwork.storage import DamagedError
@@ -34,6 +35,7 @@ class PretrainedTokenizer:
         need("tokenizers")
         import tokenizers
 
+        folder = find_folder(folder)
         if is_gguf(folder):
             file = GgufFile(folder)
             return cls(file.tokenizer(), end=file.end, chat_template=file.chat_template)
