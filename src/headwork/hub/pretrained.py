@@ -48,6 +48,13 @@ def read_config(folder: Path | str, *, families: Sequence[Family] = FAMILIES) ->
         return with_pooling(config, Path(folder))
 
 
+def labels_of(folder: Path | str, n_classes: int) -> tuple[str, ...]:
+    """The names of the classes in a folder of Hugging Face's; their numbers where it has none."""
+    named = read_json(Path(folder) / CONFIG).get("id2label")
+    names = named if isinstance(named, dict) else {}
+    return tuple(str(names.get(str(i), i)) for i in range(n_classes))
+
+
 @dataclass(frozen=True)
 class Opened:
     """What stands in a folder or a file: whose family it is, its settings, and its tensors, which are not read yet."""
