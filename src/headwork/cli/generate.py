@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Generate(OfRun):
-    """Continue a text with the language model of a run, or of a folder of Hugging Face's (with its tokenizer.json)."""
+    """Continue a text with the language model of a run, or of a folder of Hugging Face's (with its tokenizer)."""
 
     prompt: Annotated[str, arg(help="The beginning of the text.")] = "\n"
     max_new_tokens: Annotated[int, arg(help="How many tokens to add.")] = 200
@@ -80,9 +80,9 @@ class Generate(OfRun):
 
     def open_language_model(self) -> "tuple[nn.Module, Tokenizer | PretrainedTokenizer, tuple[int, ...]]":
         """The model of a run or of a folder of Hugging Face's, its tokenizer, and the ids that end a text."""
-        from headwork.hub import PretrainedTokenizer, is_pretrained, load_pretrained, note_of_unverified
+        from headwork.hub import PretrainedTokenizer, find_folder, is_pretrained, load_pretrained, note_of_unverified
 
-        folder = self.run_folder
+        folder = find_folder(str(self.run_folder))
         if is_pretrained(folder):
             tokenizer = PretrainedTokenizer.load(folder)
             model = load_pretrained(folder)
@@ -91,7 +91,7 @@ class Generate(OfRun):
             description = check_language_model(model, str(folder))
             if description.vocab is not None and tokenizer.n_tokens > description.vocab:
                 rule = f"no more tokens than the model, {description.vocab}"
-                raise ValueError(f"tokenizer.json must have {rule}, got {tokenizer.n_tokens}")
+                raise ValueError(f"the tokenizer must have {rule}, got {tokenizer.n_tokens}")
             return model, tokenizer, tokenizer.end
         run, model = self.open()
         check_language_model(run.config.model, run.config.name)

@@ -13,6 +13,8 @@ from tyro.conf import Positional, arg
 from headwork.cli.arguments import OfRun, lines_of_stdin
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from headwork.data import ImageBatch, TextBatch
     from headwork.models import Description
     from headwork.tasks import LabelTask
@@ -48,7 +50,7 @@ class Evaluate(OfRun):
 
 @dataclass(frozen=True)
 class Predict(OfRun):
-    """Label images or texts with the best checkpoint of a run."""
+    """Label images or texts with the best checkpoint of a run; images also with a folder of Hugging Face's."""
 
     files: Annotated[
         Positional[tuple[Path, ...]], arg(help="Images or texts; a folder of images; - for a text from stdin.")
@@ -59,6 +61,7 @@ class Predict(OfRun):
 
     def run(self) -> None:
         from headwork.checks import check_positive
+        from headwork.hub import find_folder, is_pretrained
         from headwork.models import describe
         from headwork.tasks import LabelTask
         from headwork.training import open_run
@@ -66,6 +69,9 @@ class Predict(OfRun):
         check_positive(top=self.top)
         if not self.files:
             raise ValueError("files must name at least one file, got none")
+        if is_pretrained(folder := find_folder(str(self.run_folder))):
+            self.predict_all(*open_classifier(folder), is_image=True)
+            return
         run = open_run(self.run_folder, self.own_classes)
         description = describe(run.config.model)
         if not isinstance(run.task, LabelTask) or description is None or description.input not in ("image", "text"):
@@ -74,14 +80,13 @@ class Predict(OfRun):
         if is_image and Path("-") in self.files:
             raise ValueError("files must be images for this run: - reads a text from stdin, got -")
         read = image_reader(run, description) if is_image else text_reader(run, description)
-        self.predict_all(run.task, read, is_image=is_image)
+        self.predict_all(self.open()[1], run.task, read, is_image=is_image)
 
-    def predict_all(self, task: "LabelTask", read: Read, *, is_image: bool) -> None:
+    def predict_all(self, model: "nn.Module", task: "LabelTask", read: Read, *, is_image: bool) -> None:
         import torch
 
         from headwork.batches import call_model
 
-        _, model = self.open()
         n_bad = n_good = 0
         for path in self.find_files(is_image=is_image):
             try:
@@ -121,6 +126,26 @@ def check_finite(what: Path, numbers: dict[str, float]) -> None:
     for name, number in numbers.items():
         if not math.isfinite(number):
             raise NonFiniteError(f"{what} gives {number} for {name}: the numbers in the model grow too large")
+
+
+def open_classifier(folder: Path) -> "tuple[nn.Module, LabelTask, Read]":
+    """A classifier of images in a folder of Hugging Face's, its labels, and its own way to read an image."""
+    import torch
+
+    from headwork.data import ImageBatch
+    from headwork.hub import ImagePreprocessing, labels_of, load_pretrained, note_of_unverified
+    from headwork.models import describe
+    from headwork.tasks import Classification
+
+    model = load_pretrained(folder, dtype=torch.float32)
+    description = describe(model)
+    if description is None or (description.input, description.output) != ("image", "class"):
+        raise ValueError(f"run must be one of a classifier of images, got {folder}")
+    if note := note_of_unverified(folder):
+        print(f"headwork: {note}", file=sys.stderr)
+    preprocessing = ImagePreprocessing.load(folder)
+    task = Classification(labels_of(folder, description.n_outputs))
+    return model, task, lambda path: ImageBatch(preprocessing.read(path), torch.tensor([0]))
 
 
 def image_reader(run: "Run", description: "Description") -> Read:

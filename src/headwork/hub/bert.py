@@ -21,6 +21,7 @@ OF_OTHER_LANGUAGES = ("fc_size", "num_attention_heads", "num_fc_layers", "size_p
 
 HEAD_NAMES: dict[type[choices.EncoderHead], Table] = {
     choices.NoHead: {},
+    choices.EmbeddingHead: {},
     choices.MaskedLMHead: {
         "cls.predictions.transform.dense": "head.dense",
         "cls.predictions.transform.LayerNorm": "head.norm",

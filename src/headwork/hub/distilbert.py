@@ -30,6 +30,7 @@ LAYER_NAMES: Table = {
 
 HEAD_NAMES: dict[type[choices.EncoderHead], Table] = {
     choices.NoHead: {},
+    choices.EmbeddingHead: {},
     choices.MaskedLMHead: {
         "vocab_transform": "head.dense",
         "vocab_layer_norm": "head.norm",

@@ -10,6 +10,7 @@ from torch import nn
 
 from headwork import storage
 from headwork.checks import check_one_of
+from headwork.hub.download import find_folder
 from headwork.hub.pretrained import MANIFEST, is_pretrained, load_pretrained, save_pretrained
 
 
@@ -27,9 +28,12 @@ def load(
 ) -> nn.Module:
     """The model in a folder, in `eval` mode: of `hw.save`, of a run (the best of its checkpoints), of Hugging Face.
 
+    It can also be a GGUF file, or the id of a model on the Hub, "owner/name".
+
     `classes` are your own, which a folder of ours may name and only you can pass; `model` is filled instead of building
     one. See `headwork.hub.load_pretrained` for what is read of Hugging Face's folders.
     """
+    folder = find_folder(folder)
     if not is_pretrained(folder):
         return storage.load(folder, classes=classes, model=model, device=device, dtype=dtype)
     if model is not None:

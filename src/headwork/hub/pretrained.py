@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from headwork import choices
+from headwork.hub.download import find_folder
 from headwork.hub.families import FAMILIES, find_family
 from headwork.hub.family import Family
+from headwork.hub.gguf_file import GgufFile, is_gguf
 from headwork.hub.names import Names
+from headwork.hub.sentences import with_pooling
 from headwork.hub.weights import SAFETENSORS, Stored, open_weights, read_json
 from headwork.storage import new_folder, sealed_json, verify
 
@@ -26,7 +31,9 @@ ALONG = (
 
 
 def is_pretrained(folder: Path | str) -> bool:
-    """Whether it is a folder of Hugging Face's: its `config.json` has a `model_type`, which ours has not."""
+    """Whether it is a folder of Hugging Face's (its `config.json` has a `model_type`, ours has not) or a GGUF file."""
+    if is_gguf(folder):
+        return True
     try:
         return "model_type" in sealed_json.read_json(Path(folder) / CONFIG)
     except (OSError, sealed_json.DamagedError):
@@ -34,12 +41,42 @@ def is_pretrained(folder: Path | str) -> bool:
 
 
 def read_config(folder: Path | str, *, families: Sequence[Family] = FAMILIES) -> Any:
-    """Our config of the model in a folder of Hugging Face's, without its weights."""
-    folder = Path(folder)
-    theirs = read_json(folder / CONFIG)
-    family = find_family(theirs, families)
-    with open_weights(folder) as files, explain_config(folder):
-        return family.read(theirs, files.keys())
+    """Our config of the model in a folder of Hugging Face's or a GGUF file, without its weights."""
+    with open_checkpoint(Path(folder), families) as opened:
+        with explain_config(opened):
+            config = opened.family.read(opened.settings, opened.tensors.keys())
+        return with_pooling(config, Path(folder))
+
+
+def labels_of(folder: Path | str, n_classes: int) -> tuple[str, ...]:
+    """The names of the classes in a folder of Hugging Face's; their numbers where it has none."""
+    named = read_json(Path(folder) / CONFIG).get("id2label")
+    names = named if isinstance(named, dict) else {}
+    return tuple(str(names.get(str(i), i)) for i in range(n_classes))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What stands in a folder or a file: whose family it is, its settings, and its tensors, which are not read yet."""
+
+    path: Path
+    """The file with the settings."""
+    family: Family
+    settings: Mapping[str, object]
+    tensors: Mapping[str, Stored]
+
+
+@contextmanager
+def open_checkpoint(folder: Path, families: Sequence[Family]) -> Iterator[Opened]:
+    """A folder of Hugging Face's or a GGUF file, as long as the block lasts."""
+    if is_gguf(folder):
+        file = GgufFile(folder)
+        yield Opened(folder, file.family, file.settings, file.tensors)
+        return
+    settings = read_json(folder / CONFIG)
+    family = find_family(settings, families)
+    with open_weights(folder) as tensors:
+        yield Opened(folder / CONFIG, family, settings, tensors)
 
 
 # --- load ------------------------------------------------------------------------------------------------------------
@@ -52,22 +89,23 @@ def load_pretrained(
     device: torch.device | str | None = None,
     families: Sequence[Family] = FAMILIES,
 ) -> nn.Module:
-    """The model in a folder of Hugging Face's, in `eval` mode, with the same numbers as there.
+    """The model in a folder of Hugging Face's or a GGUF file, in `eval` mode, with the same numbers as there.
 
     Weights in 16 bits become float32 unless `dtype` says otherwise. Nothing in the folder is executed, and what is not
     understood is refused: a setting by its name, tensors that are missing, unknown or of another shape all in one list.
     A folder with a manifest, as those that `save_pretrained` writes, is verified.
     """
-    folder = Path(folder)
+    folder = find_folder(folder)
     if (folder / MANIFEST).is_file():
         verify(folder)
-    theirs = read_json(folder / CONFIG)
-    family = find_family(theirs, families)
-    with open_weights(folder) as files:
-        with explain_config(folder):
-            config = family.read(theirs, files.keys())
+    with open_checkpoint(folder, families) as opened:
+        files = opened.tensors
+        with explain_config(opened):
+            config = opened.family.read(opened.settings, files.keys())
+        config = with_pooling(config, folder)
+        with explain_config(opened):
             empty = config.build(device="meta")
-        names, ours = family.names(config), empty.state_dict()
+        names, ours = opened.family.names(config), empty.state_dict()
         check_tensors(names, ours, files, folder)
         dtype = widest(files.values()) if dtype is None else dtype
         model = with_buffers(config, empty, dtype)
@@ -76,12 +114,12 @@ def load_pretrained(
 
 
 @contextmanager
-def explain_config(folder: Path) -> Iterator[None]:
+def explain_config(opened: Opened) -> Iterator[None]:
     """Let an error say which file it is about; torch raises its own for a model larger than any memory."""
     try:
         yield
     except (ValueError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"{folder / CONFIG}: {error}") from None
+        raise ValueError(f"{opened.path}: {error}") from None
 
 
 def check_tensors(names: Names, ours: Mapping[str, Tensor], files: Mapping[str, Stored], folder: Path) -> None:
@@ -101,7 +139,7 @@ def check_tensors(names: Names, ours: Mapping[str, Tensor], files: Mapping[str, 
                 problems.append(f"{found} must hold real numbers of 16 bits or more")
     problems += [f"{name} is unknown" for name in sorted(left)]
     if problems:
-        raise ValueError(f"{folder}: the tensors do not fit config.json: " + "; ".join(problems))
+        raise ValueError(f"{folder}: the tensors do not fit the settings: " + "; ".join(problems))
 
 
 def widest(tensors: Iterable[Stored]) -> torch.dtype:
@@ -164,6 +202,8 @@ def save_pretrained(
     config = getattr(model, "config", None)
     if parts := getattr(model, "parts", {}):
         raise ValueError(f"model must be without parts of your own to be written for others, got {parts}")
+    if isinstance(head := getattr(config, "head", None), choices.EmbeddingHead):
+        raise ValueError(f"model must have a head that Hugging Face has, got {head}; save it with format='headwork'")
     candidates = families if like is None else [find_family(also, families)]
     candidates = [family for family in candidates if isinstance(config, family.config_class)]
     tensors = model.state_dict()

@@ -23,6 +23,7 @@ HEADS = {
 
 HEAD_NAMES: dict[type[choices.EncoderHead], Table] = {
     choices.NoHead: {},
+    choices.EmbeddingHead: {},
     choices.MaskedLMHead: {
         "lm_head.dense": "head.dense",
         "lm_head.layer_norm": "head.norm",
