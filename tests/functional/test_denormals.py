@@ -7,6 +7,10 @@ import sys
 import pytest
 import torch
 
+from headwork.cli.convert import Convert
+from headwork.cli.generate import Generate
+from headwork.cli.predict import Evaluate, Predict
+from headwork.cli.translate import Translate
 from headwork.functional.denormals import SWITCH, flush_denormals, flushes_denormals
 
 can_flush = torch.set_flush_denormal(False)
@@ -16,7 +20,10 @@ PROBE = """
 import torch
 torch.set_num_threads(4)
 
+from headwork.cli.arguments import without_denormals
+
 class Probe:
+    @without_denormals()
     def run(self):
         halves = torch.full((4_000_000,), torch.finfo(torch.float32).tiny) / 2  # by all threads together
         print(int((halves != 0).sum()))
@@ -34,6 +41,11 @@ def test_the_command_line_flushes_in_every_thread(switch: str | None, kept: int)
     done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == kept
+
+
+@pytest.mark.parametrize("command", [Convert, Evaluate, Generate, Predict, Translate])
+def test_commands_that_compute_flush(command: type) -> None:
+    assert hasattr(command.run, "__wrapped__")
 
 
 @pytest.mark.parametrize("before", [False, True])

@@ -25,6 +25,15 @@ MODEL_HELP = (
 )
 
 
+@contextmanager
+def without_denormals() -> Iterator[None]:
+    """For a command that computes: before PyTorch, which is imported here and not for help, starts its threads."""
+    from headwork.functional.denormals import flush_denormals
+
+    with flush_denormals():
+        yield
+
+
 @dataclass(frozen=True, kw_only=True)
 class Imports:
     """Modules of the user's own."""

@@ -67,13 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     try:
         command = parse(arguments)
-        if isinstance(command, Train):  # which says its first line before PyTorch is imported, and flushes by itself
-            command.run()
-        else:
-            from headwork.functional.denormals import flush_denormals  # help does not wait for PyTorch
-
-            with flush_denormals():  # before PyTorch starts its threads
-                command.run()
+        command.run()
         sys.stdout.flush()
     except ValueError as error:
         print(f"headwork: error: {error}", file=sys.stderr)

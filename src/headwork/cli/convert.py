@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from headwork.cli.arguments import without_denormals
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -37,6 +39,7 @@ class Convert:
     ] = None
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
 
+    @without_denormals()
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.convert import compare

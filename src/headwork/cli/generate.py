@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from headwork.cli.arguments import OfRun, warn_of_unknown
+from headwork.cli.arguments import OfRun, warn_of_unknown, without_denormals
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,6 +33,7 @@ class Generate(OfRun):
     seed: Annotated[int | None, arg(help="The same seed gives the same text.")] = None
     json: Annotated[bool, arg(help="Print JSON for a program to read, when all is there.")] = False
 
+    @without_denormals()
     def run(self) -> None:
         import torch
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import OfRun, lines_of_stdin
+from headwork.cli.arguments import OfRun, lines_of_stdin, without_denormals
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,6 +32,7 @@ class Evaluate(OfRun):
     batch_size: Annotated[int, arg(help="Examples at once.")] = 64
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
 
+    @without_denormals()
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.training.display import show
@@ -59,6 +60,7 @@ class Predict(OfRun):
     skip_bad: Annotated[bool, arg(help="Count files that cannot be read instead of stopping at the first.")] = False
     json: Annotated[bool, arg(help="Print a line of JSON for each file.")] = False
 
+    @without_denormals()
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.hub import find_folder, is_pretrained
