@@ -20,8 +20,9 @@ from headwork.storage import DamagedError, verify
 from headwork.storage.log_lines import read_lines
 from headwork.training import AdamW, Run, StoppedError, new_run, open_run, train_run
 from headwork.training.checkpoints import checkpoints, load_checkpoint
-from headwork.training.learner import Learner, make_optimiser
+from headwork.training.learner import Learner
 from headwork.training.loop import build_model
+from headwork.training.optimiser import make_optimiser
 from headwork.training.recorder import WatchCentres, join_events, read_centres
 from headwork.training.session import Clock
 

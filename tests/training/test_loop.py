@@ -31,7 +31,7 @@ from headwork.training import AdamW, Run, StoppedError, TrainingConfig, open_run
 from headwork.training import checkpoints as saving
 from headwork.training.checkpoints import checkpoints
 from headwork.training.display import Quiet, Values
-from headwork.training.learner import learning_rate
+from headwork.training.optimiser import learning_rate
 from headwork.training.plan import Plan, ordered_batches
 
 
