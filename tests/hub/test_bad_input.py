@@ -174,6 +174,13 @@ def test_a_config_of_another_size(tmp_path: Path) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
+def test_a_pipe_in_the_place_of_a_file(tmp_path: Path) -> None:
+    """Nobody writes into it: to read it would wait for ever."""
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(DamagedError, match=r"config\.json is damaged: it must be a file on a disk"):
+        load_pretrained(tmp_path)
+
+
 def test_a_folder_without_files(tmp_path: Path) -> None:
     folder = folder_of("gpt2", tmp_path)
     (folder / WEIGHTS).unlink()

@@ -3,7 +3,6 @@
 Files are mapped into memory, and each tensor is read when it is asked for.
 """
 
-import json
 import pickle
 import re
 import warnings
@@ -18,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from headwork.storage import DamagedError
+from headwork.storage.sealed_json import parse_json, read_text
 
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 INDEX = ".index.json"
@@ -128,12 +128,7 @@ def _explain(path: Path) -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, object]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"folder must hold a {path.name}, got {path.parent}") from None
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} is damaged: {error}") from None
-    if not isinstance(data, dict):
-        raise DamagedError(f"{path} is damaged: it must hold an object, got {type(data).__name__}")
-    return data
+    """The object in a file of somebody else's folder, which may lack it."""
+    if not path.exists():
+        raise ValueError(f"folder must hold a {path.name}, got {path.parent}")
+    return parse_json(read_text(path), path)
