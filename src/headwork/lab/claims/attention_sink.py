@@ -29,15 +29,11 @@ from headwork.functional import scaled_dot_product_attention
 from headwork.lab.plots import COLOURS, MEASURED, PREDICTED, Figure, panels
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at_most, seeded
 
-CLOSE = 1e-8
-"""What the search for a query may leave, relative: the output is smallest where it is flat, so this is the square of a step."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Setup(Experiment):
     """Orthogonal values of random lengths, values in general position, and a token whose value is 0."""
 
-    n_tokens: tuple[int, ...] = (4, 8, 16, 32)
+    n_tokens: tuple[int, ...] = (4, 8, 16)
     n_general: int = 12
     shares: tuple[float, ...] = (0.1, 0.01, 0.001)
     sink: float = 0.0
@@ -90,7 +86,7 @@ def _smallest_output(values: Float[Tensor, "key d_value"]) -> float:
     n = len(values)
     keys, query = torch.eye(n, dtype=torch.float64), torch.zeros(1, n, dtype=torch.float64, requires_grad=True)
     search = torch.optim.LBFGS(
-        [query], max_iter=150, tolerance_grad=1e-14, tolerance_change=1e-18, line_search_fn="strong_wolfe"
+        [query], max_iter=80, tolerance_grad=1e-14, tolerance_change=1e-18, line_search_fn="strong_wolfe"
     )
 
     def squared() -> Tensor:
@@ -147,7 +143,7 @@ def verdict(result: Result) -> Verdict:
             f"smallest output, {n} orthogonal values",
             expected,
             seen,
-            bound=CLOSE * expected,
+            eps=2**16,
             near={"weights of 1 / L": wrong},
         )
         for n, expected, seen, wrong in zip(
@@ -172,7 +168,7 @@ def verdict(result: Result) -> Verdict:
     return Verdict(
         checks=(
             *orthogonal,
-            at_least("smallest output, general values, against the hull", hull, result.general, near={"1 % more": 1.01 * hull}),
+            at_least("smallest output, general values, against the hull", hull, result.general, 1e-10, near={"1 % more": 1.01 * hull}),
             at_most(
                 "smallest output with a sink, over that without",
                 0.01,
@@ -216,5 +212,5 @@ CLAIM = Claim(
     verdict=verdict,
     figure=figure,
     broken={"a sink whose value is not 0": {"sink": 1.0}},
-    confidence="The hull is a proven bound; what the search for a query leaves is bounded by 1e-8; leads are exact.",
+    confidence="Exact up to rounding: the search for a query ends where the output is smallest; the hull is a proven bound.",
 )

@@ -44,7 +44,7 @@ class Setup(Experiment):
     n_contexts: int = 40
     vocab: int = 30
     scale: float = 0.01
-    widths: tuple[int, ...] = (2, 5, 10, 15, 20, 25)
+    widths: tuple[int, ...] = (2, 8, 16, 24)
     decoders: tuple[int, ...] = (8, 16)
     n_texts: int = 60
     heads: Literal["one softmax", "mixture of two"] = "one softmax"
@@ -81,7 +81,7 @@ def _best_fit(logits: Float[Tensor, "context vocab"], width: int) -> float:
     log_p, size = logits.log_softmax(-1), logits.std().sqrt()
     factors = [(size * torch.randn(m, width, dtype=torch.float64)).requires_grad_() for m in (n, vocab)]
     search = torch.optim.LBFGS(
-        factors, max_iter=2_000, tolerance_grad=1e-16, tolerance_change=0.0, line_search_fn="strong_wolfe", history_size=30
+        factors, max_iter=400, tolerance_grad=1e-16, tolerance_change=0.0, line_search_fn="strong_wolfe", history_size=30
     )
     unit = logits.square().mean()
 
