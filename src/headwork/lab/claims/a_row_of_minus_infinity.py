@@ -1,14 +1,15 @@
 r"""A query whose keys are all masked with -inf gets NaN, and one layer later everybody has it; zeros stop it at once.
 
-The sheet's listing adds $-\infty$ to the scores and takes a softmax: a row of $-\infty$ alone is $0/0$. Causal mask and padding on
-the left make such rows: with $p$ padding tokens the first $p$ queries see only padding, so $p$ rows are NaN. They are padding
-themselves, and nobody looks at them? In the next layer their values are NaN, weighed with 0, and $0 \cdot \mathrm{NaN}$ is NaN:
-every row of that text is lost. In Headwork a query that sees nothing returns zeros, with finite gradients. (A large negative
-number instead of $-\infty$ spreads the weight evenly over all keys, hidden ones included: no NaN, but a mean of what was hidden.)
+The sheet's listing adds $-\infty$ to the scores and takes a softmax: a row of $-\infty$ alone is $0/0$. Causal mask
+and padding on the left make such rows: with $p$ padding tokens the first $p$ queries see only padding, so $p$ rows
+are NaN. They are padding themselves, and nobody looks at them? In the next layer their values are NaN, weighed with
+0, and $0 \cdot \mathrm{NaN}$ is NaN: every row of that text is lost. In Headwork a query that sees nothing returns
+zeros, with finite gradients. (A large negative number instead of $-\infty$ spreads the weight evenly over all keys,
+hidden ones included: no NaN, but a mean of what was hidden.)
 
-The same listing cuts its future mask as `future_mask[:tl, :sl]`, aligned to the *first* key. With as many queries as keys that is
-right. With a cache of $m$ keys and $n$ new queries, query $i$ is shown $i + 1$ keys instead of $m - n + i + 1$: one new
-query after four cached tokens sees the first token alone.
+The same listing cuts its future mask as `future_mask[:tl, :sl]`, aligned to the *first* key. With as many queries as
+keys that is right. With a cache of $m$ keys and $n$ new queries, query $i$ is shown $i + 1$ keys instead of $m - n +
+i + 1$: one new query after four cached tokens sees the first token alone.
 
 It stops being true when padding is on the right and queries and keys are equally many, as in training: then every
 query sees itself at least.
@@ -33,7 +34,7 @@ class Setup(Experiment):
     """Texts with some padding, on one side, and what hides a key."""
 
     n_tokens: int = 8
-    padding: tuple[int, ...] = (0, 1, 3, 5)
+    padding: tuple[int, ...] = (1, 3, 5)
     d: int = 4
     side: Literal["left", "right"] = "left"
     hides: float = float("-inf")
@@ -112,16 +113,20 @@ def verdict(result: Result) -> Verdict:
     setup, n = result.setup, result.setup.n_tokens
     checks = []
     for padding, one, two in zip(setup.padding, result.one_layer, result.two_layers, strict=True):
-        everybody = n if padding else 0
         checks += [
             same(f"rows with NaN, {padding} padding tokens, one layer", padding, one, near={"one more": padding + 1}),
-            same(f"rows with NaN, {padding} padding tokens, two layers", everybody, two, near={"as many": padding or 1}),
+            same(f"rows with NaN, {padding} padding tokens, two layers", n, two, near={"as many": padding}),
         ]
     m = setup.n_cached + 1
     return Verdict(
         checks=(
             *reversed(checks),
-            same("rows with NaN in the library, gradients included", 0, sum(result.library), near={"as the listing": sum(setup.padding)}),
+            same(
+                "rows with NaN in the library, gradients included",
+                0,
+                sum(result.library),
+                near={"as the listing": sum(setup.padding)},
+            ),
             same(
                 f"keys that one new query sees after {m - 1} cached ones",
                 1,
@@ -147,7 +152,7 @@ def figure(result: Result) -> Figure:
     n = setup.n_tokens
     padding = list(setup.padding)
     left.plot(padding, padding, **PREDICTED)
-    left.plot(padding, [n if p else 0 for p in padding], **PREDICTED | {"label": ""})
+    left.plot(padding, [n] * len(padding), **PREDICTED | {"label": ""})
     left.plot(padding, result.one_layer, **MEASURED | {"color": COLOURS[0], "label": "measured, one layer"})
     style = MEASURED | {"color": COLOURS[1], "marker": MARKERS[1], "markersize": 8, "markerfacecolor": "none"}
     left.plot(padding, result.two_layers, **style | {"label": "measured, two layers"})
@@ -158,7 +163,9 @@ def figure(result: Result) -> Figure:
     left.legend(frameon=False, loc="upper left")
     keys = range(setup.n_cached + 1)
     right.bar(keys, result.cached.numpy(), color="0.8", edgecolor="black", label="measured, the listing")
-    right.plot(keys, [1.0, *[0.0] * setup.n_cached], **PREDICTED | {"marker": "_", "linestyle": "none", "markersize": 16})
+    right.plot(
+        keys, [1.0, *[0.0] * setup.n_cached], **PREDICTED | {"marker": "_", "linestyle": "none", "markersize": 16}
+    )
     right.set(xlabel="key", xticks=keys, ylabel="weight of one new query", ylim=(0, 1.5))
     right.legend(frameon=False, loc="upper right")
     return drawing
@@ -171,7 +178,7 @@ CLAIM = Claim(
     question="1",
     also=("EECS 182 2(b)",),
     setup=Setup(),
-    small=Setup(n_tokens=5, padding=(0, 2)),
+    small=Setup(n_tokens=5, padding=(1, 2)),
     run=run,
     verdict=verdict,
     figure=figure,
@@ -183,7 +190,8 @@ CLAIM = Claim(
             printed="masked scores are -inf, and the softmax is taken of every row",
             right="a query that sees no key needs an answer of its own, such as zeros",
             measured=lambda result: (
-                f"With {result.setup.padding[-1]} padding tokens on the left {result.one_layer[-1]} of {result.setup.n_tokens} "
+                f"With {result.setup.padding[-1]} padding tokens on the left {result.one_layer[-1]} of "
+                f"{result.setup.n_tokens} "
                 f"rows are NaN after one layer, and {result.two_layers[-1]} after two."
             ),
         ),
@@ -192,7 +200,8 @@ CLAIM = Claim(
             printed="future_mask[: tl, : sl]: the first query is on the first key",
             right="the last query is on the last key, if there are fewer queries than keys (a cache)",
             measured=lambda result: (
-                f"One new query after {result.setup.n_cached} cached tokens sees {int((result.cached > 0).sum())} key, the first; "
+                f"One new query after {result.setup.n_cached} cached tokens sees "
+                f"{int((result.cached > 0).sum())} key, the first; "
                 f"its output is off by {result.off:.2f}."
             ),
         ),

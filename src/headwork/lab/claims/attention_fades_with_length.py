@@ -1,25 +1,26 @@
 r"""With scores between -B and B no weight exceeds e^(2B)/n, and the entropy is ln n less a constant: attention fades.
 
-Each weight is $e^{s_j}/\sum_k e^{s_k} \le e^B/(n e^{-B})$. So with a fixed $\beta$ and layers that keep queries and keys
-bounded (layer norm does), the longer the text, the less can a head attend to any one token. For scores that are uniform
-on $[-B, B]$ the sum is $n \sinh B / B$, the mean score under the weights is $B \coth B - 1$, and
+Each weight is $e^{s_j}/\sum_k e^{s_k} \le e^B/(n e^{-B})$. So with a fixed $\beta$ and layers that keep queries and
+keys bounded (layer norm does), the longer the text, the less can a head attend to any one token. For scores that are
+uniform on $[-B, B]$ the sum is $n \sinh B / B$, the mean score under the weights is $B \coth B - 1$, and
 
-$$H = \ln n + \ln\frac{\sinh B}{B} - (B \coth B - 1), \qquad n\,w_{max} \to \frac{B\,e^B}{\sinh B} = \frac{2B}{1 - e^{-2B}}$$
+$$H = \ln n + \ln\frac{\sinh B}{B} - (B \coth B - 1), \qquad n\,w_{max} \to \frac{B\,e^B}{\sinh B}$$
 
 A key that leads all the others by a score of $g > B$ keeps the share
 
 $$w = \frac{1}{1 + n\,e^{-\beta g}\,\frac{\sinh \beta B}{\beta B}}$$
 
-which goes to 0 as $1/n$ for a fixed $\beta$. It stays where it is if $\beta g - \ln\frac{\sinh\beta B}{\beta B}$ grows as
-$\ln n$: a $\beta$ that is multiplied by $\ln n$ is more than enough. Positions can help as well: with ALiBi's bias $-m$
-for each token of distance the weights are a geometric series, whose entropy
+which goes to 0 as $1/n$ for a fixed $\beta$. It stays where it is if $\beta g - \ln\frac{\sinh\beta B}{\beta B}$
+grows as $\ln n$: a $\beta$ that is multiplied by $\ln n$ is more than enough. Positions can help as well: with
+ALiBi's bias $-m$ for each token of distance the weights are a geometric series, whose entropy
 
 $$-\ln(1 - e^{-m}) + \frac{m\,e^{-m}}{1 - e^{-m}}$$
 
-knows no $n$. (A mean over random scores has corrections of order $1/n$, from the variance of the sum; they are part of
-the prediction.)
+knows no $n$. (A mean over random scores has corrections of order $1/n$, from the variance of the sum; they are part
+of the prediction.)
 
-It stops being true when scores may grow with the length (unbounded keys, or a $\beta$ of $\ln n$), and for hard attention.
+It stops being true when scores may grow with the length (unbounded keys, or a $\beta$ of $\ln n$), and for hard
+attention.
 """
 
 import math
@@ -36,7 +37,7 @@ from headwork.lab.toolkit import Claim, Experiment, Verdict, about, seeded
 
 @dataclass(frozen=True, kw_only=True)
 class Setup(Experiment):
-    """Scores in [-bound, bound] for texts of several lengths; one key that leads; a power of ln n that multiplies beta."""
+    """Scores in [-bound, bound] for texts of several lengths; one key that leads; how beta grows with ln n."""
 
     lengths: tuple[int, ...] = (64, 256, 1_024, 4_096)
     n_queries: int = 400
@@ -139,7 +140,10 @@ def verdict(result: Result) -> Verdict:
             predict_share(n, setup.lead, b),
             seen,
             sd=error,
-            near={"without sinh B / B": 1 / (1 + n * math.exp(-setup.lead)), "as n^(3/4)": predict_share(n**0.75, setup.lead, b)},
+            near={
+                "without sinh B / B": 1 / (1 + n * math.exp(-setup.lead)),
+                "as n^(3/4)": predict_share(n**0.75, setup.lead, b),
+            },
         )
         for n, (seen, error) in zip(setup.lengths, result.share.tolist(), strict=True)
     ]
@@ -200,7 +204,8 @@ CLAIM = Claim(
     __doc__,
     document="beyond",
     question="",
-    paper="Hahn 2020, Theoretical limitations of self-attention (arXiv:1906.06755); Chiang and Cholak 2022, Overcoming a "
+    paper="Hahn 2020, Theoretical limitations of self-attention (arXiv:1906.06755); Chiang and Cholak 2022, "
+    "Overcoming a "
     "theoretical limitation of self-attention (arXiv:2202.12172)",
     setup=Setup(),
     small=Setup(lengths=(64, 1_024), n_queries=100),
@@ -208,6 +213,7 @@ CLAIM = Claim(
     verdict=verdict,
     figure=figure,
     broken={"a beta that grows as ln n": {"beta_grows": 1.0}, "a beta that grows as its root": {"beta_grows": 0.5}},
-    confidence="The tolerance is 5 standard deviations (SD) of the mean over the queries; with ALiBi, a bound on the end of "
+    confidence="The tolerance is 5 standard deviations (SD) of the mean over the queries; with ALiBi, a bound "
+    "on the end of "
     "the series that a text of n tokens cuts off; the extreme case is exact.",
 )

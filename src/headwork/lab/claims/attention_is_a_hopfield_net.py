@@ -1,25 +1,25 @@
-r"""One step of attention with keys as values is a Hopfield net: its energy never rises, and near patterns are retrieved.
+r"""Attention with keys as values is a Hopfield net: its energy never rises, and near patterns are found in a step.
 
 Let the rows of $X$ be patterns, keys and values at once, and the query $\xi$ the state: $\xi' = X^\top
 \operatorname{softmax}(\beta X \xi)$. The energy
 
 $$E(\xi) = \tfrac12|\xi|^2 - \tfrac1\beta \ln \sum_j e^{\beta x_j \cdot \xi}$$
 
-is a convex function less a convex one, and $\xi'$ is the gradient of the second at $\xi$. A convex function lies above its
-tangent, so $E(\xi') \le \frac12|\xi'|^2 - \xi' \cdot (\xi' - \xi) - \dots = E(\xi) - \frac12|\xi' - \xi|^2$: the energy falls
-by at least half the square of the step, whatever the patterns.
+is a convex function less a convex one, and $\xi'$ is the gradient of the second at $\xi$. A convex function lies
+above its tangent, so $E(\xi') \le \frac12|\xi'|^2 - \xi' \cdot (\xi' - \xi) - \dots = E(\xi) - \frac12|\xi' -
+\xi|^2$: the energy falls by at least half the square of the step, whatever the patterns.
 
-From the pattern $x_i$ itself the weight of all the others over its own is exactly
-$\sum_{j \ne i} e^{-\beta(|x_i|^2 - x_i \cdot x_j)}$. It is at most $(n-1)\,e^{-\beta\Delta}$ with the gap
-$\Delta = |x_i|^2 - \max_j x_i \cdot x_j$, so one step is off by at most $2 M (n-1)\,e^{-\beta\Delta}$, where $M$ is the
-length of the longest pattern. For normal patterns the mean over the others is known ($\mathbb E\,e^{\beta x_i \cdot x_j} =
-e^{\beta^2|x_i|^2/2}$):
+From the pattern $x_i$ itself the weight of all the others over its own is exactly $\sum_{j \ne i} e^{-\beta(|x_i|^2 -
+x_i \cdot x_j)}$. It is at most $(n-1)\,e^{-\beta\Delta}$ with the gap $\Delta = |x_i|^2 - \max_j x_i \cdot x_j$, so
+one step is off by at most $2 M (n-1)\,e^{-\beta\Delta}$, where $M$ is the length of the longest pattern. For normal
+patterns the mean over the others is known ($\mathbb E\,e^{\beta x_i \cdot x_j} = e^{\beta^2|x_i|^2/2}$):
 
 $$(n - 1)\,e^{-\beta|x_i|^2(1 - \beta/2)}$$
 
 It stays small for $n$ up to $e^{\beta d(1 - \beta/2)}$ patterns: the capacity is exponential in the width.
 
-It stops being true when keys and values are different projections, as in a trained layer: then there is no such energy.
+It stops being true when keys and values are different projections, as in a trained layer: then there is no such
+energy.
 """
 
 import math
@@ -117,7 +117,9 @@ def verdict(result: Result) -> Verdict:
     ]
     return Verdict(
         checks=(
-            at_least("fall of the energy, over half the squared step; the smallest", 1, fall, near={"the whole square": 2}),
+            at_least(
+                "fall of the energy, over half the squared step; the smallest", 1, fall, near={"the whole square": 2}
+            ),
             *odds,
             at_most(
                 "a step from a pattern, over the bound; the farthest",
@@ -132,7 +134,9 @@ def verdict(result: Result) -> Verdict:
 
 def figure(result: Result) -> Figure:
     setup = result.setup
-    drawing, (left, right) = panels(2, title="Attention that retrieves: the energy falls, patterns are found in one step")
+    drawing, (left, right) = panels(
+        2, title="Attention that retrieves: the energy falls, patterns are found in one step"
+    )
     for row, (beta, marker, colour) in enumerate(zip(setup.betas, MARKERS, COLOURS, strict=False)):
         style = MEASURED | {"marker": marker, "color": colour, "label": f"measured, beta = {beta:g}", "markersize": 3.5}
         left.plot(range(setup.n_states), result.falls[row].sort().values.numpy(), **style)
@@ -161,5 +165,6 @@ CLAIM = Claim(
     verdict=verdict,
     figure=figure,
     broken={"values that are not the patterns": {"own_values": False}},
-    confidence="The fall and the bound are proven; the weight of the others is within 5 standard deviations (SD) of its mean.",
+    confidence="The fall and the bound are proven; the weight of the others is within 5 standard deviations "
+    "(SD) of its mean.",
 )

@@ -1,13 +1,13 @@
 r"""Linear attention over examples (x, y) predicts as linear regression does after one gradient step; k layers take k.
 
-One step of gradient descent on $\frac1{2N}\sum_i (w^\top x_i - y_i)^2$ from $w = 0$ gives
-$w = \frac{\eta}{N} \sum_i y_i x_i$, and for a new $x$ the prediction $\frac{\eta}{N} \sum_i (x^\top x_i)\, y_i$: attention
-without the softmax, with query $x$, keys $x_i$ and values $y_i$. If a residual layer subtracts this from the $y$ of every
-token, the examples hold the residuals $y_i - w^\top x_i$, which are all that the next step needs: $k$ layers are $k$ steps.
+One step of gradient descent on $\frac1{2N}\sum_i (w^\top x_i - y_i)^2$ from $w = 0$ gives $w = \frac{\eta}{N} \sum_i
+y_i x_i$, and for a new $x$ the prediction $\frac{\eta}{N} \sum_i (x^\top x_i)\, y_i$: attention without the softmax,
+with query $x$, keys $x_i$ and values $y_i$. If a residual layer subtracts this from the $y$ of every token, the
+examples hold the residuals $y_i - w^\top x_i$, which are all that the next step needs: $k$ layers are $k$ steps.
 
-How good is it? Let $y_i = w_*^\top x_i$ with $x$ and $w_*$ normal. After one step the error is
-$(I - \eta C)\,w_*$ with $C = \frac1N \sum_i x_i x_i^\top$, for which $\mathbb E\,C = I$ and
-$\mathbb E\,C^2 = (1 + \frac{d+1}{N})\,I$ (the fourth moments of the normal distribution). So
+How good is it? Let $y_i = w_*^\top x_i$ with $x$ and $w_*$ normal. After one step the error is $(I - \eta C)\,w_*$
+with $C = \frac1N \sum_i x_i x_i^\top$, for which $\mathbb E\,C = I$ and $\mathbb E\,C^2 = (1 + \frac{d+1}{N})\,I$
+(the fourth moments of the normal distribution). So
 
 $$\frac{\mathbb E\,(\hat y - y)^2}{d} = 1 - 2\eta + \eta^2\Bigl(1 + \frac{d+1}{N}\Bigr), \qquad
 \text{smallest at } \eta = \frac{N}{N + d + 1}:\quad \frac{d+1}{N + d + 1}$$
@@ -78,7 +78,7 @@ def run(setup: Setup) -> Result:
 
 
 def _layers(setup: Setup, x: Tensor, y: Tensor, rate: float) -> list[Float[Tensor, "problem"]]:
-    """What each layer has written into the y of the query (the last token), which was 0 at first, with its sign turned."""
+    """What each layer has written into the y of the query (the last token), which was 0, with its sign turned."""
     tokens = torch.cat([y[:, :-1], torch.zeros_like(y[:, -1:])], 1)
     start, found = tokens[:, -1], []
     for _ in range(setup.n_layers):
@@ -129,7 +129,8 @@ def verdict(result: Result) -> Verdict:
             ),
             *errors,
         ),
-        why="The gradient of a squared error is a sum of examples times residuals, and so is attention without softmax.",
+        why="The gradient of a squared error is a sum of examples times residuals, and so is attention "
+        "without softmax.",
     )
 
 
@@ -139,11 +140,15 @@ def figure(result: Result) -> Figure:
     fine = torch.linspace(0, 1.15 * max(setup.rates), 100)
     curve = 1 - 2 * fine + fine**2 * (1 + (setup.d + 1) / setup.n_examples)
     left.plot(fine.numpy(), curve.numpy(), **PREDICTED)
-    left.plot(setup.rates, result.error[:, 0].numpy(), **MEASURED | {"color": COLOURS[0], "label": "measured, one layer"})
+    left.plot(
+        setup.rates, result.error[:, 0].numpy(), **MEASURED | {"color": COLOURS[0], "label": "measured, one layer"}
+    )
     best = setup.n_examples / (setup.n_examples + setup.d + 1)
     left.axvline(best, color="0.7", linewidth=0.8, zorder=0)
     left.text(best, 0.97, " N / (N + d + 1)", va="top", transform=left.get_xaxis_transform())
-    left.set(xlabel="rate of learning", ylabel="squared error, in units of d", ylim=(0, 1.15), xlim=(0, fine[-1].item()))
+    left.set(
+        xlabel="rate of learning", ylabel="squared error, in units of d", ylim=(0, 1.15), xlim=(0, fine[-1].item())
+    )
     left.legend(frameon=False, loc="lower left")
     layers = range(1, setup.n_layers + 1)
     right.axhline(1e-12, **PREDICTED | {"label": "predicted: below"})
@@ -166,6 +171,7 @@ CLAIM = Claim(
     verdict=verdict,
     figure=figure,
     broken={"softmax attention": {"attention": "softmax"}, "the wrong sign": {"attention": "wrong sign"}},
-    confidence="Layers against steps are exact up to rounding; errors are within 5 standard deviations (SD) of the mean "
+    confidence="Layers against steps are exact up to rounding; errors are within 5 standard deviations (SD) "
+    "of the mean "
     "over the problems.",
 )

@@ -1,21 +1,22 @@
-r"""A head cannot say nothing: its smallest output is the distance of 0 from the hull of its values; a zero value is a sink.
+r"""A head cannot say nothing: its least output is the distance of 0 from the hull of its values; a sink makes it 0.
 
-The weights are positive and sum to 1, so the output is a point in the convex hull of the values, and the smallest output
-that any query can give is the distance of 0 from that hull. For orthogonal values of lengths $L_j$ the nearest point has
-weights proportional to $1/L_j^2$, and the distance
+The weights are positive and sum to 1, so the output is a point in the convex hull of the values, and the smallest
+output that any query can give is the distance of 0 from that hull. For orthogonal values of lengths $L_j$ the nearest
+point has weights proportional to $1/L_j^2$, and the distance
 
 $$\Bigl(\sum_j \frac{1}{L_j^2}\Bigr)^{-1/2}$$
 
-which is $L/\sqrt n$ for equal lengths: a head with nothing to say still says the mean. A token whose value is 0 (the first
-token of a text, which every later one can see, learns to be it) puts 0 into the hull. The query then gives it the weight
-$1 - \varepsilon$ to shrink the rest to a share $\varepsilon$, and for that its score has to lead $n$ equal scores by
+which is $L/\sqrt n$ for equal lengths: a head with nothing to say still says the mean. A token whose value is 0 (the
+first token of a text, which every later one can see, learns to be it) puts 0 into the hull. The query then gives it
+the weight $1 - \varepsilon$ to shrink the rest to a share $\varepsilon$, and for that its score has to lead $n$ equal
+scores by
 
 $$\ln n + \ln\frac{1 - \varepsilon}{\varepsilon}$$
 
 That is the attention sink of trained language models: large weights on a token that carries nothing.
 
-It stops being true when the sum of the weights is free: with an extra score of 0 under the fraction bar ("softmax plus
-one"), a gate behind the head, or attention without softmax, nothing can be said without a sink.
+It stops being true when the sum of the weights is free: with an extra score of 0 under the fraction bar ("softmax
+plus one"), a gate behind the head, or attention without softmax, nothing can be said without a sink.
 """
 
 import math
@@ -28,6 +29,7 @@ from torch import Tensor
 from headwork.functional import scaled_dot_product_attention
 from headwork.lab.plots import COLOURS, MEASURED, PREDICTED, Figure, panels
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at_most, seeded
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setup(Experiment):
@@ -168,7 +170,13 @@ def verdict(result: Result) -> Verdict:
     return Verdict(
         checks=(
             *orthogonal,
-            at_least("smallest output, general values, against the hull", hull, result.general, 1e-10, near={"1 % more": 1.01 * hull}),
+            at_least(
+                "smallest output, general values, against the hull",
+                hull,
+                result.general,
+                1e-10,
+                near={"1 % more": 1.01 * hull},
+            ),
             at_most(
                 "smallest output with a sink, over that without",
                 0.01,
@@ -183,7 +191,9 @@ def verdict(result: Result) -> Verdict:
 
 def figure(result: Result) -> Figure:
     setup = result.setup
-    drawing, (left, right) = panels(2, title="A head's smallest output is a distance; a sink makes it 0, at a price of ln n")
+    drawing, (left, right) = panels(
+        2, title="A head's smallest output is a distance; a sink makes it 0, at a price of ln n"
+    )
     n = list(setup.n_tokens)
     left.plot(n, result.predicted.numpy(), **PREDICTED | {"label": "predicted: distance from the hull", "marker": "_"})
     left.plot(n, result.smallest.numpy(), **MEASURED | {"color": COLOURS[0], "label": "measured, orthogonal values"})
@@ -212,5 +222,6 @@ CLAIM = Claim(
     verdict=verdict,
     figure=figure,
     broken={"a sink whose value is not 0": {"sink": 1.0}},
-    confidence="Exact up to rounding: the search for a query ends where the output is smallest; the hull is a proven bound.",
+    confidence="Exact up to rounding: the search for a query ends where the output is smallest; the hull is a "
+    "proven bound.",
 )

@@ -1,8 +1,9 @@
 r"""The second half of a BERT layer is LayerNorm(x + W2 GELU(W1 x + b1) + b2): with 4d it holds two thirds of the layer.
 
-`BertFFN` of the sheet takes what the attention half gives, widens each token to $d_{ff}$, applies the GELU (the one with
-the error function), narrows it again, adds the token itself and normalises the sum. The norm comes *last* (post-norm), so every
-token leaves with mean 0 and variance 1 (before scale and shift), whatever came in. The order matters: normalising before the network (pre-norm, as in GPT-2), or the network's output alone, gives something else.
+`BertFFN` of the sheet takes what the attention half gives, widens each token to $d_{ff}$, applies the GELU (the one
+with the error function), narrows it again, adds the token itself and normalises the sum. The norm comes *last*
+(post-norm), so every token leaves with mean 0 and variance 1 (before scale and shift), whatever came in. The order
+matters: normalising before the network (pre-norm, as in GPT-2), or the network's output alone, gives something else.
 
 It has $2\,d\,d_{ff} + d_{ff} + d$ parameters and $2d$ of the norm; the attention half has $4d^2 + 4d$ and $2d$. With
 $d_{ff} = 4d$ that is 8 of 12 parts. In the library it is the second half of `EncoderLayer(norm_order="post")`.
@@ -20,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwork import choices
-from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, draw_rounding, on_log_axis, panels
+from headwork.lab.plots import COLOURS, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, panels
 from headwork.lab.toolkit import Claim, Experiment, Verdict, exact, same, seeded
 from headwork.layers import EncoderLayer
 
@@ -83,7 +84,9 @@ def run(setup: Setup) -> Result:
         mean = max(mean, float(np.abs(plain.mean(-1)).max()))
         halves = [sum(p.numel() for p in part.parameters()) for part in (layer.feed_forward, layer.feed_forward_norm)]
         parameters.append((sum(halves), sum(p.numel() for p in layer.parameters())))
-    return Result(setup, {order: torch.tensor(rows, dtype=torch.float64) for order, rows in off.items()}, mean, parameters)
+    return Result(
+        setup, {order: torch.tensor(rows, dtype=torch.float64) for order, rows in off.items()}, mean, parameters
+    )
 
 
 def predict_bert_ffn(x: np.ndarray, weights: list[np.ndarray], eps: float) -> dict[Order, np.ndarray]:
@@ -111,13 +114,17 @@ def predict_bert_ffn(x: np.ndarray, weights: list[np.ndarray], eps: float) -> di
 
 def verdict(result: Result) -> Verdict:
     setup = result.setup
-    near = {order: off.min().item() for order, off in result.off.items() if order != "post-norm"}
+    near: dict[str, float] = {order: off.min().item() for order, off in result.off.items() if order != "post-norm"}
     counts = []
     for d, (half, whole) in zip(setup.widths, result.parameters, strict=True):
         expected = 2 * d * 4 * d + 4 * d + d + 2 * d
         counts += [
-            same(f"parameters of the second half, d = {d}", expected, half, near={"without the norm": expected - 2 * d}),
-            same(f"parameters of the layer, d = {d}", expected + 4 * d**2 + 6 * d, whole, near={"no biases": 12 * d**2}),
+            same(
+                f"parameters of the second half, d = {d}", expected, half, near={"without the norm": expected - 2 * d}
+            ),
+            same(
+                f"parameters of the layer, d = {d}", expected + 4 * d**2 + 6 * d, whole, near={"no biases": 12 * d**2}
+            ),
         ]
     return Verdict(
         checks=(
@@ -134,7 +141,9 @@ def figure(result: Result) -> Figure:
     drawing, (ax,) = panels(title="BertFFN is a network, a residual and a norm, in this order")
     for shift, ((order, off), marker, colour) in enumerate(zip(result.off.items(), MARKERS, COLOURS, strict=False)):
         places = [i + 0.1 * (shift - 2) for i in range(len(setup.widths))]
-        ax.semilogy(places, on_log_axis(off), **MEASURED | {"marker": marker, "color": colour, "label": f"measured, {order}"})
+        ax.semilogy(
+            places, on_log_axis(off), **MEASURED | {"marker": marker, "color": colour, "label": f"measured, {order}"}
+        )
     draw_rounding(ax)
     ax.set_xticks(range(len(setup.widths)), [str(d) for d in setup.widths])
     ax.set(xlabel="width of a token d", ylabel="largest difference to the formula", ylim=(1e-17, 1e3))

@@ -1,14 +1,17 @@
-r"""A convolution of a moved image is the moved convolution, not the same one: equivariant; only a pooled mean is invariant.
+r"""The convolution of a moved image is the moved convolution (equivariant); only a pooled mean is the same (invariant).
 
-With $T$ a shift, a convolution without borders has $f(Tx) = T f(x)$, exactly. Invariance would be $f(Tx) = f(x)$, and that
-fails by a known amount. For white noise the outputs at two places $t$ apart have the correlation of the kernel with itself,
+With $T$ a shift, a convolution without borders has $f(Tx) = T f(x)$, exactly. Invariance would be $f(Tx) = f(x)$, and
+that fails by a known amount. For white noise the outputs at two places $t$ apart have the correlation of the kernel
+with itself,
 
-$$\rho(t) = \frac{\sum_u w_u w_{u+t}}{\sum_u w_u^2}, \qquad \frac{\mathbb E\,|f(Tx) - f(x)|^2}{\mathbb E\,|f(x)|^2} = 2\,(1 - \rho(t))$$
+$$\rho(t) = \frac{\sum_u w_u w_{u+t}}{\sum_u w_u^2}, \qquad
+\frac{\mathbb E\,|f(Tx) - f(x)|^2}{\mathbb E\,|f(x)|^2} = 2\,(1 - \rho(t))$$
 
-which is 2 as soon as the shift is as large as the kernel: the two outputs have nothing to do with each other. The mean over
-all places is the same before and after; pooling makes a network invariant, not convolution. With a stride of $s$ equivariance
-is left for shifts by multiples of $s$, and a Vision Transformer's patches (stride $P$) keep it for whole patches only. The sheet
-writes "translation invariance" twice (1.5(a), 1.5(d)), and "translation equivariance", which is right, in between.
+which is 2 as soon as the shift is as large as the kernel: the two outputs have nothing to do with each other. The
+mean over all places is the same before and after; pooling makes a network invariant, not convolution. With a stride
+of $s$ equivariance is left for shifts by multiples of $s$, and a Vision Transformer's patches (stride $P$) keep it
+for whole patches only. The sheet writes "translation invariance" twice (1.5(a), 1.5(d)), and "translation
+equivariance", which is right, in between.
 
 It stops being true when zeros are padded: a border of $K - 1$ pixels then knows where it is.
 """
@@ -17,9 +20,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from headwork.functional import embed_patches
 from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, PRINTED, Figure, legend_outside, panels
@@ -90,7 +93,10 @@ def _ratio(above: Float[Tensor, "image"], below: Float[Tensor, "image"]) -> Floa
 
 def _change_of_patches(setup: Setup, images: Tensor, weight: Tensor, shift: int) -> Float[Tensor, "2"]:
     grid = setup.side // setup.patch
-    still, out = (embed_patches(x, weight).unflatten(1, (grid, grid)) for x in (images, images.roll(shift, 3)))
+    still, out = (
+        rearrange(embed_patches(x, weight), "n (row column) d -> n row column d", row=grid)
+        for x in (images, images.roll(shift, 3))
+    )
     square = still.square().mean((1, 2, 3))
     changes = [_ratio((out - still.roll(whole, 2)).square().mean((1, 2, 3)), square) for whole in range(grid)]
     return min(changes, key=lambda change: change[0].item())
@@ -162,9 +168,15 @@ def figure(result: Result) -> Figure:
     ax.plot(setup.shifts, result.invariance[:, 0].numpy(), **style)
     style = MEASURED | {"color": COLOURS[1], "marker": MARKERS[1], "label": "measured, against the moved output"}
     ax.plot([t - 0.08 for t in setup.shifts], result.equivariance.numpy(), **style)
-    style = MEASURED | {"color": COLOURS[2], "marker": MARKERS[2], "label": f"measured, patches of {setup.patch}, moved"}
+    style = MEASURED | {
+        "color": COLOURS[2],
+        "marker": MARKERS[2],
+        "label": f"measured, patches of {setup.patch}, moved",
+    }
     ax.plot([t + 0.08 for t in setup.shifts], result.patches[:, 0].numpy(), **style)
-    ax.set(xlabel="shift of the image (pixels)", xticks=setup.shifts, ylabel="change, relative square", ylim=(-0.15, None))
+    ax.set(
+        xlabel="shift of the image (pixels)", xticks=setup.shifts, ylabel="change, relative square", ylim=(-0.15, None)
+    )
     legend_outside(ax)
     return drawing
 
@@ -181,7 +193,8 @@ CLAIM = Claim(
     verdict=verdict,
     figure=figure,
     broken={"a stride of 2": {"stride": 2}, "zeros around the image": {"padding": "zeros"}},
-    confidence="Equivariance is exact up to rounding; changes are within 5 standard deviations (SD) of the mean over the images.",
+    confidence="Equivariance is exact up to rounding; changes are within 5 standard deviations (SD) of the "
+    "mean over the images.",
     errata=(
         Erratum(
             where="1.5(a) and 1.5(d), convolutions",

@@ -1,14 +1,16 @@
-r"""The ends of n tokens meet after 1 layer of attention, after (n-1)/(K-1) of convolution; both read all places at once.
+r"""The ends of n tokens meet after 1 layer of attention, or (n-1)/(K-1) of convolution; both read all places at once.
 
-A convolution of size $K$ (odd, centred) lets an output see $r = (K-1)/2$ tokens to each side, and $L$ layers see $rL$. So an
-output that depends on both ends of the text is there after $\lceil (n-1)/(K-1) \rceil$ layers, and the last token depends on
-the first after $\lceil (n-1)/r \rceil$. With dilations $1, 2, 4, \dots$ the reach doubles in each layer:
-$2^L - 1$ steps of $r$, so the last sees the first after $\lceil \log_2((n-1)/r + 1) \rceil$. Attention needs one layer.
+A convolution of size $K$ (odd, centred) lets an output see $r = (K-1)/2$ tokens to each side, and $L$ layers see
+$rL$. So an output that depends on both ends of the text is there after $\lceil (n-1)/(K-1) \rceil$ layers, and the
+last token depends on the first after $\lceil (n-1)/r \rceil$. With dilations $1, 2, 4, \dots$ the reach doubles in
+each layer: $2^L - 1$ steps of $r$, so the last sees the first after $\lceil \log_2((n-1)/r + 1) \rceil$. Attention
+needs one layer.
 
-That is the one advantage of the three in the sheet's answer. The first, that "CNNs process sequences sequentially by layers",
-is no difference: a Transformer has layers as well, and within a layer both compute all places at once. The chain of operations
-from input to output is the same for every $n$, for convolution as for attention; it grows with $n$ for a recurrent network. Nor
-is the third: a convolution takes any length, while a table of learned positions has a last place.
+That is the one advantage of the three in the sheet's answer. The first, that "CNNs process sequences sequentially by
+layers", is no difference: a Transformer has layers as well, and within a layer both compute all places at once. The
+chain of operations from input to output is the same for every $n$, for convolution as for attention; it grows with
+$n$ for a recurrent network. Nor is the third: a convolution takes any length, while a table of learned positions has
+a last place.
 
 It stops being true when attention is masked to a window of radius $r$: then it reaches as far as a convolution.
 """
@@ -62,14 +64,19 @@ def run(setup: Setup) -> Result:
         "dilated": dilated,
         "attention": lambda _: attention,
     }
-    meet, last = ({name: [] for name in kinds} for _ in range(2))
+    meet: dict[str, list[int]] = {name: [] for name in kinds}
+    last: dict[str, list[int]] = {name: [] for name in kinds}
     for name, layer in kinds.items():
         for n in setup.lengths:
             both, far = _layers_needed(layer, n)
             meet[name].append(both)
             last[name].append(far)
     cell = nn.RNNCell(CHANNELS, CHANNELS).double()
-    reads = {"convolution": convolution(0), "attention": attention, "recurrent": lambda x: _recur(cell, x)}
+    reads: dict[str, Callable[[Tensor], Tensor]] = {
+        "convolution": convolution(0),
+        "attention": attention,
+        "recurrent": lambda x: _recur(cell, x),
+    }
     chain = {name: [_chain(read(_text(n))) for n in setup.lengths] for name, read in reads.items()}
     shortest, longest = min(setup.lengths), max(setup.lengths)
     table = LearnedPositions(shortest, CHANNELS)
@@ -140,20 +147,62 @@ def verdict(result: Result) -> Verdict:
         meet, far = math.ceil((n - 1) / (k - 1)), math.ceil((n - 1) / r)
         grown = math.ceil(math.log2((n - 1) / r + 1))
         checks += [
-            same(f"layers until both ends of {n} meet, convolution", meet, result.ends_meet["convolution"][i], near={"r instead of K - 1": far, "one more": meet + 1}),
-            same(f"layers until the last of {n} sees the first, convolution", far, result.last_sees_first["convolution"][i], near={"(n - 1) / K": math.ceil((n - 1) / k), "one less": far - 1}),
-            same(f"layers until the last of {n} sees the first, dilated", grown, result.last_sees_first["dilated"][i], near={"one more": grown + 1, "not dilated": far if far != grown else 0}),
-            same(f"layers until the last of {n} sees the first, attention", 1, result.last_sees_first["attention"][i], near={"two": 2}),
+            same(
+                f"layers until both ends of {n} meet, convolution",
+                meet,
+                result.ends_meet["convolution"][i],
+                near={"r instead of K - 1": far, "one more": meet + 1},
+            ),
+            same(
+                f"layers until the last of {n} sees the first, convolution",
+                far,
+                result.last_sees_first["convolution"][i],
+                near={"(n - 1) / K": math.ceil((n - 1) / k), "one less": far - 1},
+            ),
+            same(
+                f"layers until the last of {n} sees the first, dilated",
+                grown,
+                result.last_sees_first["dilated"][i],
+                near={"one more": grown + 1, "not dilated": far if far != grown else 0},
+            ),
+            same(
+                f"layers until the last of {n} sees the first, attention",
+                1,
+                result.last_sees_first["attention"][i],
+                near={"two": 2},
+            ),
         ]
     for name in ("convolution", "attention"):
         short, *_, long = result.chain[name]
-        checks.append(same(f"chain of operations in a layer of {name}, longest text against shortest", short, long, near={"one more": short + 1}))
+        checks.append(
+            same(
+                f"chain of operations in a layer of {name}, longest text against shortest",
+                short,
+                long,
+                near={"one more": short + 1},
+            )
+        )
     short, *_, long = result.chain["recurrent"]
     per_token = (long - short) / (setup.lengths[-1] - setup.lengths[0])
     checks += [
-        same("operations that a token adds to the chain, recurrent", round(short / setup.lengths[0]), per_token, near={"none": 0}),
-        same("a convolution takes a longer text", "yes", "yes" if result.takes_longer["convolution"] else "no", near={"as printed": "no"}),
-        same("learned positions take a longer text", "no", "yes" if result.takes_longer["learned positions"] else "no", near={"as printed": "yes"}),
+        same(
+            "operations that a token adds to the chain, recurrent",
+            round(short / setup.lengths[0]),
+            per_token,
+            near={"none": 0},
+        ),
+        same(
+            "a convolution takes a longer text",
+            "yes",
+            "yes" if result.takes_longer["convolution"] else "no",
+            near={"as printed": "no"},
+        ),
+        same(
+            "learned positions take a longer text",
+            "no",
+            "yes" if result.takes_longer["learned positions"] else "no",
+            near={"as printed": "yes"},
+        ),
     ]
     return Verdict(tuple(checks), why="A kernel has a fixed reach; attention has an edge between any two tokens.")
 
@@ -191,20 +240,26 @@ CLAIM = Claim(
         Erratum(
             where="2.3(a)",
             printed="CNNs process sequences sequentially by layers, the Transformer computes all points in parallel",
-            right="both compute all places at once, and both go layer by layer; it is the recurrent network that is sequential",
+            right="both compute all places at once, and both go layer by layer; it is the recurrent network "
+            "that is sequential",
             measured=lambda result: (
                 f"The chain of operations of one layer is {result.chain['convolution'][0]} for a convolution and "
                 f"{result.chain['attention'][0]} for attention, with {result.setup.lengths[0]} tokens and with "
-                f"{result.setup.lengths[-1]}; of a recurrent network {result.chain['recurrent'][0]} and {result.chain['recurrent'][-1]}."
+                f"{result.setup.lengths[-1]}; of a recurrent network {result.chain['recurrent'][0]} and "
+                f"{result.chain['recurrent'][-1]}."
             ),
         ),
         Erratum(
             where="2.3(c)",
-            printed="position encoding allows sequences of any length without truncation or padding, which CNNs require",
-            right="convolutions take any length; a table of learned positions has a last place, and batches of texts are padded",
+            printed="position encoding allows sequences of any length without truncation or padding, which "
+            "CNNs require",
+            right="convolutions take any length; a table of learned positions has a last place, and batches "
+            "of texts are padded",
             measured=lambda result: (
-                f"Made for {min(result.setup.lengths)} tokens and given {max(result.setup.lengths)}: the convolution takes "
-                f"them ({result.takes_longer['convolution']}), learned positions do not ({result.takes_longer['learned positions']})."
+                f"Made for {min(result.setup.lengths)} tokens and given {max(result.setup.lengths)}: the "
+                "convolution takes "
+                f"them ({result.takes_longer['convolution']}), learned positions do not "
+                f"({result.takes_longer['learned positions']})."
             ),
         ),
     ),

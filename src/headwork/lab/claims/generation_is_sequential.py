@@ -1,20 +1,21 @@
-r"""Reading n tokens takes a chain of operations that knows no n; writing them takes n such chains, with a cache or without.
+r"""Reading n tokens takes a chain of operations that knows no n; writing them takes n such chains, cache or no cache.
 
-In training every token is known, and all places are computed at once: the chain of operations from input to output is as
-long as the model is deep. In generation a token has to be there before the next can be computed from it, so the chains of all
-steps follow each other: $n$ of them, and between two of them the choice of the token. So "parallelization during training and
-inference" holds for the first half only.
+In training every token is known, and all places are computed at once: the chain of operations from input to output is
+as long as the model is deep. In generation a token has to be there before the next can be computed from it, so the
+chains of all steps follow each other: $n$ of them, and between two of them the choice of the token. So
+"parallelization during training and inference" holds for the first half only.
 
-A cache of keys and values does not shorten the chain; it saves work. With $L$ layers of width $d$ and feed-forward width $f$ a
-token costs $P = L(8d^2 + 4df)$ in projections, and $4Ld$ for each token that it looks at. Writing $n$ tokens costs
+A cache of keys and values does not shorten the chain; it saves work. With $L$ layers of width $d$ and feed-forward
+width $f$ a token costs $P = L(8d^2 + 4df)$ in projections, and $4Ld$ for each token that it looks at. Writing $n$
+tokens costs
 
 $$n\,(P + 2dV) + 4Ld\,\tfrac{n(n+1)}{2} \quad\text{with a cache,}\qquad
 \sum_{t=1}^n \bigl(t P + 4 L d\,t^2 + 2dV\bigr) \quad\text{without}$$
 
 that is $n^2$ against $n^3$ for long texts, and $n$ against $n^2$ for short ones.
 
-It stops being true when several tokens are proposed and checked at once (speculative decoding), or written in parallel
-(non-autoregressive and diffusion models).
+It stops being true when several tokens are proposed and checked at once (speculative decoding), or written in
+parallel (non-autoregressive and diffusion models).
 """
 
 from dataclasses import dataclass
@@ -51,8 +52,12 @@ class Result:
     setup: Setup
     reading: list[int]
     writing: list[int]
+    first: int
+    """The chain of the first step, which has an empty cache."""
+    step: int
+    """The chain of one more step, by itself: its token is there, and the cache is filled."""
     choosing: int
-    """Operations between the scores of a token and the vector of the next one."""
+    """Operations from the scores of a token to the vector of the next one."""
     with_cache: list[int]
     without: list[int]
 
@@ -69,14 +74,14 @@ def run(setup: Setup) -> Result:
             position=choices.NoPositions(),
         )
     ).eval()
-    scores = torch.randn(1, 1, setup.vocab, requires_grad=True)
-    chosen = _choose(model, scores)
     with sdpa_kernel(SDPBackend.MATH):
         return Result(
             setup,
             [_chain(_read(model, n)) for n in setup.lengths],
             [_chain(_read(model, n) if setup.known else _write(model, n)) for n in setup.lengths],
-            _chain(chosen) - _chain(scores * 1),
+            _chain(_step(model, 0)),
+            _chain(_step(model, 3)),
+            _chain(_choose(model, torch.randn(1, 1, setup.vocab, requires_grad=True))),
             [_flops(model, n, cache=setup.cache) for n in setup.lengths],
             [_flops(model, n, cache=False) for n in setup.lengths],
         )
@@ -88,11 +93,21 @@ def _read(model: Decoder, n: int) -> Tensor:
 
 
 def _write(model: Decoder, n: int) -> Tensor:
-    """Token by token with a cache; the next vector is the mean of all under their probabilities, so that autograd sees it."""
+    """Token by token with a cache; the next vector is a mean of all, by their probabilities: autograd sees that."""
     cache = model.new_cache()
     x = torch.randn(1, 1, model.config.d_model, requires_grad=True)
     for _ in range(n - 1):
         x = _choose(model, model.unembed(model.layers(x, causal=True, cache=cache)))
+    return model.unembed(model.layers(x, causal=True, cache=cache))
+
+
+def _step(model: Decoder, n_past: int) -> Tensor:
+    """One token after some others, which are there already."""
+    cache = model.new_cache()
+    if n_past:
+        with torch.no_grad():
+            model.layers(torch.randn(1, n_past, model.config.d_model), causal=True, cache=cache)
+    x = torch.randn(1, 1, model.config.d_model, requires_grad=True)
     return model.unembed(model.layers(x, causal=True, cache=cache))
 
 
@@ -137,9 +152,10 @@ def verdict(result: Result) -> Verdict:
     one = result.reading[0]
     checks = []
     for n, reading, writing in zip(setup.lengths, result.reading, result.writing, strict=True):
-        expected = n * one + (n - 1) * result.choosing
+        expected = result.first + (n - 1) * (result.step + result.choosing)
+        near = {"a step less": expected - result.step, "nothing to choose": result.first + (n - 1) * result.step}
         checks += [
-            same(f"chain of writing {n} tokens", expected, writing, near={"a step less": expected - one - result.choosing, "nothing to choose": n * one}),
+            same(f"chain of writing {n} tokens", expected, writing, near=near),
             same(f"chain of reading {n} tokens", one, reading, near={"one operation more": one + 1}),
         ]
     for n, kept, again in zip(setup.lengths, result.with_cache, result.without, strict=True):
@@ -156,14 +172,20 @@ def figure(result: Result) -> Figure:
     setup = result.setup
     drawing, (left, right) = panels(2, title="Writing is sequential, with a cache or without; the cache saves work")
     n = list(setup.lengths)
-    one, choosing = result.reading[0], result.choosing
-    left.loglog(n, [m * one + (m - 1) * choosing for m in n], **PREDICTED)
+    one, step = result.reading[0], result.step + result.choosing
+    left.loglog(n, [result.first + (m - 1) * step for m in n], **PREDICTED)
     left.loglog(n, [one] * len(n), **PREDICTED | {"label": ""})
     left.loglog(n, result.writing, **MEASURED | {"color": COLOURS[0], "label": "measured, writing"})
-    left.loglog(n, result.reading, **MEASURED | {"color": COLOURS[1], "marker": MARKERS[1], "label": "measured, reading"})
+    left.loglog(
+        n, result.reading, **MEASURED | {"color": COLOURS[1], "marker": MARKERS[1], "label": "measured, reading"}
+    )
     left.set(xlabel="tokens n", ylabel="chain of operations", ylim=(one / 2, 12 * max(result.writing)))
-    for index, (counts, cache, name) in enumerate(((result.without, False, "no cache"), (result.with_cache, True, "cache"))):
-        right.loglog(n, [predict_flops(setup, m, cache=cache) for m in n], **PREDICTED | {"label": "" if index else "predicted"})
+    for index, (counts, cache, name) in enumerate(
+        ((result.without, False, "no cache"), (result.with_cache, True, "cache"))
+    ):
+        right.loglog(
+            n, [predict_flops(setup, m, cache=cache) for m in n], **PREDICTED | {"label": "" if index else "predicted"}
+        )
         style = MEASURED | {"color": COLOURS[2 + index], "marker": MARKERS[2 + index], "label": f"measured, {name}"}
         right.loglog(n, counts, **style)
     right.set(xlabel="tokens n", ylabel="FLOPs of writing", ylim=(None, 10 * max(result.without)))

@@ -1,9 +1,9 @@
 r"""Two layers of attention continue a text that repeats: one looks a token back, the other for where that token was.
 
 Layer 1 has one head that attends to the token before, and writes that token beside the present one. Layer 2 asks with
-the present token for places whose token *before* was the same, and copies what stands there: if the text was
-$\dots AB \dots A$, it says $B$. Built by hand, with one-hot tokens and positions and hard attention, it works on any
-text at once; nothing is learned.
+the present token for places whose token *before* was the same, and copies what stands there: if the text was $\dots
+AB \dots A$, it says $B$. Built by hand, with one-hot tokens and positions and hard attention, it works on any text at
+once; nothing is learned.
 
 Take a start token, $T$ random tokens out of $V$, and then the first of them again. The second token of the text is
 right. The present token stood before $k = 1 + \mathrm{Bin}(T - 1, 1/V)$ places, one of which is the right one. Equal
@@ -12,11 +12,11 @@ scores share the weight, so the right place gets $1/k$, whose mean is
 $$m = \mathbb E\,\frac1{1 + \mathrm{Bin}(T - 1, p)} = \frac{1 - (1 - p)^T}{T p}, \qquad p = \frac1V$$
 
 What the other places say is right by chance, so $P \approx m + (1 - m)/V$. (Not exactly: where they are right tells a
-little about $k$. The prediction sums over the tokens that matter.) One layer alone can match the present token, but not
-the one before: it finds the token itself, which is right by chance, $1/V$.
+little about $k$. The prediction sums over the tokens that matter.) One layer alone can match the present token, but
+not the one before: it finds the token itself, which is right by chance, $1/V$.
 
-It stops being true when the tokens of a text depend on each other: where $A$ is often followed by $B$, the other places
-help as well.
+It stops being true when the tokens of a text depend on each other: where $A$ is often followed by $B$, the other
+places help as well.
 """
 
 import math
@@ -28,9 +28,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from headwork.inspection import record
 from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, legend_outside, panels
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, seeded
-from headwork.inspection import record
 from headwork.layers import MultiHeadAttention
 
 HARD = 1e4
@@ -80,7 +80,9 @@ def _mean(seen: Float[Tensor, "text"]) -> Float[Tensor, "2"]:
     return torch.stack([seen.mean(), seen.std() / len(seen) ** 0.5])
 
 
-def _read(setup: Setup, vocab: int, length: int, *, one_layer: bool) -> tuple[Float[Tensor, "text"], Float[Tensor, "text"]]:
+def _read(
+    setup: Setup, vocab: int, length: int, *, one_layer: bool
+) -> tuple[Float[Tensor, "text"], Float[Tensor, "text"]]:
     """The weight of the place after the first token, and the probability of the right token, for each text."""
     n = length + 2
     before, match = _look_back(vocab + 1, n, setup.back), _find(vocab + 1, n, present=one_layer)
@@ -117,7 +119,7 @@ def _look_back(vocab: int, n: int, back: int) -> MultiHeadAttention:
 
 
 def _find(vocab: int, n: int, *, present: bool) -> MultiHeadAttention:
-    """The present token asks for places whose token before (or `present` one) is the same, and gets what stands there."""
+    """The present token asks for places whose token before (or `present` token) is the same, and copies there."""
     layer = _empty(2 * vocab + n, d_head=vocab, d_value=vocab)
     layer.query.get_parameter("weight")[:, :vocab] = torch.eye(vocab)
     layer.key.get_parameter("weight")[:, slice(0, vocab) if present else slice(vocab, 2 * vocab)] = torch.eye(vocab)
@@ -138,7 +140,7 @@ def predict_weight(length: int, vocab: int) -> float:
 
 
 def predict_probability(length: int, vocab: int) -> float:
-    """The weight of the right place, and the mean of what the others say: S / k, with b_i = 1 where token i is the first.
+    """The weight of the right place, and the mean of what the others say: S / k; b_i = 1 where token i is the first.
 
     S = sum over j = 3 .. T of b_(j-1) [token j is token 2], and b_T b_2 for the last place, which says the first token.
     """
@@ -147,9 +149,7 @@ def predict_probability(length: int, vocab: int) -> float:
     def share(special: tuple[int, ...], n_rest: int) -> float:
         """Probability of these bits times E[1/k], the other n_rest bits being random."""
         ones = 1 + sum(special)
-        mean = sum(
-            math.comb(n_rest, i) * p**i * (1 - p) ** (n_rest - i) / (ones + i) for i in range(n_rest + 1)
-        )
+        mean = sum(math.comb(n_rest, i) * p**i * (1 - p) ** (n_rest - i) / (ones + i) for i in range(n_rest + 1))
         return math.prod(p if bit else 1 - p for bit in special) * mean
 
     def says(second: int, here: int) -> float:
@@ -175,13 +175,13 @@ def verdict(result: Result) -> Verdict:
             near = {"1 / E[k]": 1 / mean_k} | ({"an exponent of T - 1": off} if length <= vocab else {})
             weights.append(about(f"weight of the right place, {case}", m, seen, sd=error, near=near))
             seen, error = result.right[row, column].tolist()
-            near = {"1 / E[k]": 1 / mean_k + (1 - 1 / mean_k) / vocab} | ({"nothing by chance": m} if length >= vocab else {})
+            near = {"1 / E[k]": 1 / mean_k + (1 - 1 / mean_k) / vocab} | (
+                {"nothing by chance": m} if length >= vocab else {}
+            )
             what = f"probability of the right token, {case}"
             probabilities.append(about(what, predict_probability(length, vocab), seen, sd=error, near=near))
     alone = [
-        about(
-            f"one layer alone, V = {v}", 1 / v, seen, sd=error, near={"one token of V / 2": 2 / v}
-        )
+        about(f"one layer alone, V = {v}", 1 / v, seen, sd=error, near={"one token of V / 2": 2 / v})
         for v, (seen, error) in zip(setup.vocabularies, result.one_layer.tolist(), strict=True)
     ]
     return Verdict(
@@ -198,7 +198,11 @@ def figure(result: Result) -> Figure:
         expected = [predict_probability(t, vocab) for t in lengths]
         ax.plot(lengths, expected, **PREDICTED | {"label": "" if row else "predicted"})
         ax.axhline(1 / vocab, color="0.6", linewidth=0.8, zorder=0)
-        ax.plot(setup.lengths, result.right[row, :, 0].numpy(), **MEASURED | {"marker": marker, "label": f"measured, V = {vocab}"})
+        ax.plot(
+            setup.lengths,
+            result.right[row, :, 0].numpy(),
+            **MEASURED | {"marker": marker, "label": f"measured, V = {vocab}"},
+        )
         style = MEASURED | {"marker": marker, "markerfacecolor": "0.6", "label": f"measured, one layer, V = {vocab}"}
         ax.plot(max(setup.lengths), result.one_layer[row, 0].item(), **style)
     ax.set(xlabel="random tokens T before the repetition", ylabel="probability of the right token", ylim=(0, 1))

@@ -1,21 +1,21 @@
 r"""A key inside the convex hull of the others wins for no query; behind LayerNorm every key is a corner, from d = 3 on.
 
-A score is linear in the key, so over the hull it is largest at a corner: a key wins for some query if and only if it is a
-corner of the hull of all keys. Of $n$ normal keys how many are that? A facet is spanned by $d$ keys with all others on one
-side. The hyperplane through $d$ normal points has a normal distance from the origin of variance $1/d$ (by the
-Blaschke-Petkantschin formula), so with $\Phi$ the normal distribution function
+A score is linear in the key, so over the hull it is largest at a corner: a key wins for some query if and only if it
+is a corner of the hull of all keys. Of $n$ normal keys how many are that? A facet is spanned by $d$ keys with all
+others on one side. The hyperplane through $d$ normal points has a normal distance from the origin of variance $1/d$
+(by the Blaschke-Petkantschin formula), so with $\Phi$ the normal distribution function
 
 $$\mathbb E\,(\text{facets}) = 2\binom nd\; \mathbb E\,\Phi(p)^{n-d}, \qquad p \sim N(0, \tfrac1d)$$
 
-In the plane there are as many corners as facets (sides); in space, by Euler's formula, half of the facets and two. That is 7
-of 60 keys for $d = 2$, and 19 for $d = 3$: the others can never get the largest weight.
+In the plane there are as many corners as facets (sides); in space, by Euler's formula, half of the facets and two.
+That is 7 of 60 keys for $d = 2$, and 19 for $d = 3$: the others can never get the largest weight.
 
 LayerNorm and RMSNorm put all keys on a sphere, where each is a corner: the key itself, as a query, picks it, since
-$k_j \cdot k_j > k_j \cdot k_i$ for any other vector of the same length. But LayerNorm takes a dimension away: for $d = 2$ it
-leaves the two points $(1, -1)$ and $(-1, 1)$, and hardly ever is a key alone.
+$k_j \cdot k_j > k_j \cdot k_i$ for any other vector of the same length. But LayerNorm takes a dimension away: for $d
+= 2$ it leaves the two points $(1, -1)$ and $(-1, 1)$, and hardly ever is a key alone.
 
-It stops being true when the norm has a large eps or comes before the projection $W_K$ to fewer dimensions, which can put
-a key inside the hull again; two keys that are multiples of each other become one.
+It stops being true when the norm has a large eps or comes before the projection $W_K$ to fewer dimensions, which can
+put a key inside the hull again; two keys that are multiples of each other become one.
 """
 
 import math
@@ -129,8 +129,18 @@ def verdict(result: Result) -> Verdict:
     without = round(predict_corners(most, setup.d_norm)) if setup.d_norm <= 3 else most - 1
     return Verdict(
         checks=(
-            same(f"keys of {most} that win behind the norm, d = {setup.d_norm}", most, result.behind, near={"as without": without}),
-            same(f"keys of {most} that win behind RMSNorm, d = 2", most, result.rms_in_the_plane, near={"all but one": most - 1}),
+            same(
+                f"keys of {most} that win behind the norm, d = {setup.d_norm}",
+                most,
+                result.behind,
+                near={"as without": without},
+            ),
+            same(
+                f"keys of {most} that win behind RMSNorm, d = 2",
+                most,
+                result.rms_in_the_plane,
+                near={"all but one": most - 1},
+            ),
             same(
                 f"keys of {most} that win behind LayerNorm, d = 2",
                 0,
@@ -166,7 +176,8 @@ CLAIM = Claim(
     __doc__,
     document="beyond",
     question="",
-    paper="Brody, Alon and Yahav 2023, On the expressivity role of LayerNorm in Transformers' attention (arXiv:2305.02582)",
+    paper="Brody, Alon and Yahav 2023, On the expressivity role of LayerNorm in Transformers' attention "
+    "(arXiv:2305.02582)",
     setup=Setup(),
     small=Setup(n_keys=(8,), n_draws=150),
     run=run,

@@ -1,18 +1,20 @@
 r"""An LSTM keeps a memory for n tokens with a gate of 1 - 1/n: its gradient is the product of the forget gates.
 
-The cell is $c_t = f_t \odot c_{t-1} + i_t \odot g_t$, so along the cell $\partial c_n/\partial c_j = \prod_{t=j+1}^{n} f_t$. A
-constant bias $b$ gives $\sigma(b)^{n-j}$: like the recurrent network's $\rho^{n-j}$ it fades exponentially, but a gate cannot
-exceed 1, so it never explodes, and the rate is learned. With $b = \ln(T - 1)$ the gate is $1 - 1/T$, and what is left after $T$
-tokens is $(1 - 1/T)^T \approx 1/e$. PyTorch's default bias near 0 forgets half at each token; the usual $b = 1$ keeps 0.73.
+The cell is $c_t = f_t \odot c_{t-1} + i_t \odot g_t$, so along the cell $\partial c_n/\partial c_j =
+\prod_{t=j+1}^{n} f_t$. A constant bias $b$ gives $\sigma(b)^{n-j}$: like the recurrent network's $\rho^{n-j}$ it
+fades exponentially, but a gate cannot exceed 1, so it never explodes, and the rate is learned. With $b = \ln(T - 1)$
+the gate is $1 - 1/T$, and what is left after $T$ tokens is $(1 - 1/T)^T \approx 1/e$. PyTorch's default bias near 0
+forgets half at each token; the usual $b = 1$ keeps 0.73.
 
-A gate that reads its input, $f_t = \sigma(b + u)$ with $u$ normal of spread $s$, multiplies random factors, and the logarithms
-add:
+A gate that reads its input, $f_t = \sigma(b + u)$ with $u$ normal of spread $s$, multiplies random factors, and the
+logarithms add:
 
-$$\mathbb E \ln \frac{\partial c_n}{\partial c_j} = (n - j)\; \mathbb E \ln \sigma(b + s z) \;<\; (n - j) \ln \sigma(b)$$
+$$\mathbb E \ln \frac{\partial c_n}{\partial c_j} = (n - j)\; \mathbb E \ln \sigma(b + s z) < (n - j) \ln \sigma(b)$$
 
 so a gate that varies forgets faster than its mean. Attention keeps $1/n$ at any distance.
 
-It stops being true when the hidden state steers the gates strongly: then $\partial c_n/\partial c_j$ has further paths.
+It stops being true when the hidden state steers the gates strongly: then $\partial c_n/\partial c_j$ has further
+paths.
 """
 
 import math
@@ -107,7 +109,10 @@ def verdict(result: Result) -> Verdict:
             predict_reading(bias, setup.spread),
             seen,
             sd=error,
-            near={"the gate at its mean": math.log(gate), "twice the variance": predict_reading(bias, 2**0.5 * setup.spread)},
+            near={
+                "the gate at its mean": math.log(gate),
+                "twice the variance": predict_reading(bias, 2**0.5 * setup.spread),
+            },
         )
         for bias, gate, (seen, error) in zip(setup.biases, gates.tolist(), result.reading.tolist(), strict=True)
     ]
@@ -154,5 +159,6 @@ CLAIM = Claim(
     verdict=verdict,
     figure=figure,
     broken={"a hidden state that steers the gates": {"hidden_steers": 3.0}},
-    confidence="Constant gates are exact up to rounding; gates that read are within 5 standard deviations (SD) of the mean.",
+    confidence="Constant gates are exact up to rounding; gates that read are within 5 standard deviations "
+    "(SD) of the mean.",
 )

@@ -1,10 +1,11 @@
 r"""Cutting an image into patches and projecting each is a convolution whose kernel and stride are the patch.
 
-A patch is the $C \cdot P \cdot P$ numbers of one cell of a grid, and its embedding $W \operatorname{vec}(patch) + b$. That is
-what a convolution computes at one position, with row $e$ of $W$ read as the kernel of output channel $e$; with a stride of
-$P$ the positions are the cells. So a Vision Transformer does begin with a convolution: the sheet says both, that ViT "does not
-use convolutional layers in its pure form", and that a convolution "is used for projecting raw image patches". What it lacks is
-overlap and depth: with a stride of $s < P$ each pixel would be read $(P/s)^2$ times, with $s = P$ exactly once.
+A patch is the $C \cdot P \cdot P$ numbers of one cell of a grid, and its embedding $W \operatorname{vec}(patch) + b$.
+That is what a convolution computes at one position, with row $e$ of $W$ read as the kernel of output channel $e$;
+with a stride of $P$ the positions are the cells. So a Vision Transformer does begin with a convolution: the sheet
+says both, that ViT "does not use convolutional layers in its pure form", and that a convolution "is used for
+projecting raw image patches". What it lacks is overlap and depth: with a stride of $s < P$ each pixel would be read
+$(P/s)^2$ times, with $s = P$ exactly once.
 
 The layer has $E(CP^2 + 1)$ parameters and costs $2CP^2E$ operations for each of the $(H/P)(W/P)$ tokens, either way.
 (What is called convolution in this field is a correlation: the kernel is not flipped.)
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from headwork.functional import embed_patches, patches_from_image
-from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, draw_rounding, on_log_axis, panels
+from headwork.lab.plots import COLOURS, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, panels
 from headwork.lab.toolkit import Claim, Experiment, Verdict, exact, same, seeded
 
 
@@ -78,7 +79,8 @@ def run(setup: Setup) -> Result:
         with FlopCounterMode(display=False) as counter:
             embed_patches(images, weight, bias)
         flops.append(counter.get_total_flops())
-    return Result(setup, *torch.stack(rows, 1).detach(), readings, flops)
+    right, gradient, flipped, transposed, by_columns = torch.stack(rows, 1).detach()
+    return Result(setup, right, gradient, flipped, transposed, by_columns, readings, flops)
 
 
 def _difference(tokens: Float[Tensor, "batch token d"], grid: Float[Tensor, "batch d row column"]) -> Tensor:
@@ -94,7 +96,9 @@ def _readings(patch: int, side: int, stride: int) -> float:
     return torch.autograd.grad(cut.sum(), image)[0][0, 0, side // 2, side // 2].item()
 
 
-def predict_by_convolution(images: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Float[Tensor, "batch d row column"]:
+def predict_by_convolution(
+    images: Tensor, weight: Tensor, bias: Tensor, stride: int
+) -> Float[Tensor, "batch d row column"]:
     """PyTorch's convolution, with the kernel as it is."""
     return F.conv2d(images, weight, bias, stride=stride)
 
@@ -112,7 +116,12 @@ def verdict(result: Result) -> Verdict:
     for patch, readings, flops in zip(setup.patches, result.readings, result.flops, strict=True):
         expected = 2 * n * setup.grid**2 * channels * patch**2 * d
         counts += [
-            same(f"FLOPs, patch {patch}", expected, flops, near={"an overlap of one pixel": expected * (patch + 1) ** 2 // patch**2}),
+            same(
+                f"FLOPs, patch {patch}",
+                expected,
+                flops,
+                near={"an overlap of one pixel": expected * (patch + 1) ** 2 // patch**2},
+            ),
             same(f"times that a pixel is read, patch {patch}", 1, readings, near={"an overlap of half a patch": 4}),
         ]
     return Verdict(

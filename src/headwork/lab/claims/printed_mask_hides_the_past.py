@@ -1,14 +1,15 @@
-r"""In the layout of the sheet, keys by queries, the printed mask (j > i) hides the past: a token sees itself and the future.
+r"""In the sheet's layout, keys by queries, the printed mask (j > i) hides the past: a token sees itself and the future.
 
-The sheet defines $S = K^\top Q$, so row $i$ of $S$ is a *key* and column $j$ a *query*, and $H = V\alpha$ with columns of
-$\alpha$ that sum to 1 (1.1(a), 1.2(a), 1.3(a)). In 1.3(e) it writes $s_{ij} = k_j^\top q_i/\sqrt{d_k}$, query first, and hides
-$j > i$. Put into the $S$ of 1.3(a), "$-\infty$ if $j > i$" hides key $i$ from every later query $j$: query $j$ is left with the
-keys $i \ge j$, itself and the *future*. Both masks let $n(n+1)/2$ pairs pass, so a count does not tell them apart. What does is
-a text whose next token cannot be guessed: behind the right mask it is guessed with probability $1/V$; behind the other one
-a head that looks one token ahead knows all of them but the last.
+The sheet defines $S = K^\top Q$, so row $i$ of $S$ is a *key* and column $j$ a *query*, and $H = V\alpha$ with
+columns of $\alpha$ that sum to 1 (1.1(a), 1.2(a), 1.3(a)). In 1.3(e) it writes $s_{ij} = k_j^\top q_i/\sqrt{d_k}$,
+query first, and hides $j > i$. Put into the $S$ of 1.3(a), "$-\infty$ if $j > i$" hides key $i$ from every later
+query $j$: query $j$ is left with the keys $i \ge j$, itself and the *future*. Both masks let $n(n+1)/2$ pairs pass,
+so a count does not tell them apart. What does is a text whose next token cannot be guessed: behind the right mask it
+is guessed with probability $1/V$; behind the other one a head that looks one token ahead knows all of them but the
+last.
 
-In keys by queries the right mask is "$-\infty$ if $i > j$". It stops being true when the scores are laid out query first, as
-in most libraries: there $j > i$ is right.
+In keys by queries the right mask is "$-\infty$ if $i > j$". It stops being true when the scores are laid out query
+first, as in most libraries: there $j > i$ is right.
 """
 
 from dataclasses import dataclass
@@ -110,7 +111,12 @@ def verdict(result: Result) -> Verdict:
                 int(result.reaches[:, 0].sum()),
                 near={"all, as the past should": n},
             ),
-            same("pairs that pass", n * (n + 1) // 2, int(result.reaches.sum()), near={"without itself": n * (n - 1) // 2}),
+            same(
+                "pairs that pass",
+                n * (n + 1) // 2,
+                int(result.reaches.sum()),
+                near={"without itself": n * (n - 1) // 2},
+            ),
             same(
                 "pairs where causal attention does not show itself and the past",
                 0,
@@ -165,7 +171,8 @@ CLAIM = Claim(
             printed=r"$S = K^\top Q$ and a mask that sets $s_{ij} = -\infty$ if $j > i$",
             right=r"in keys by queries, $-\infty$ if $i > j$; or query first throughout, as 1.3(d) and 1.3(e) do",
             measured=lambda result: (
-                f"With S as it is defined, value 1 of {result.setup.n_tokens} reaches {int(result.reaches[:, 0].sum())} output, "
+                f"With S as it is defined, value 1 of {result.setup.n_tokens} reaches "
+                f"{int(result.reaches[:, 0].sum())} output, "
                 f"its own, and the last value all {int(result.reaches[:, -1].sum())}; the next token is known in "
                 f"{result.knows:.0%} of the places of a random text."
             ),

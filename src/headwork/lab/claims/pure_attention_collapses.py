@@ -1,18 +1,18 @@
 r"""Attention without residuals forgets what tells its tokens apart, cubically: ln of the difference triples per layer.
 
-Write the tokens as their mean and a rest, $X = 1\bar x^\top + R$. A softmax does not see what is the same for all keys,
-so with $A = W_Q W_K^\top$ the weights of query $i$ are those of the scores $\beta(\bar x + r_i)^\top A\,r_j$. The part
-$\beta\bar x^\top A\,r_j$ is the same for every query. What differs from query to query is, for a small rest,
+Write the tokens as their mean and a rest, $X = 1\bar x^\top + R$. A softmax does not see what is the same for all
+keys, so with $A = W_Q W_K^\top$ the weights of query $i$ are those of the scores $\beta(\bar x + r_i)^\top A\,r_j$.
+The part $\beta\bar x^\top A\,r_j$ is the same for every query. What differs from query to query is, for a small rest,
 
 $$w_{ij} - \bar w_j = \frac{\beta}{n}\, r_i^\top A\, r_j\,(1 + O(R)), \qquad
 R_{out} = \beta\, R\, A\, \frac{R^\top R}{n}\, W_V\,(1 + O(R))$$
 
-(of several heads, the sum, each with its own $A$ and $W_V W_O$). Three factors $R$: a rest of one tenth becomes one of a
-thousandth, then of a billionth. The logarithm of the rest triples from layer to layer, so the tokens become the same
-doubly exponentially in the depth. The output loses its rank, not its size: the mean stays.
+(of several heads, the sum, each with its own $A$ and $W_V W_O$). Three factors $R$: a rest of one tenth becomes one
+of a thousandth, then of a billionth. The logarithm of the rest triples from layer to layer, so the tokens become the
+same doubly exponentially in the depth. The output loses its rank, not its size: the mean stays.
 
-It stops being true when residual connections add $R$ itself back, and for scores so large that the weights are hard: a
-head that picks other tokens for other queries keeps them apart.
+It stops being true when residual connections add $R$ itself back, and for scores so large that the weights are hard:
+a head that picks other tokens for other queries keeps them apart.
 """
 
 import math
@@ -110,7 +110,13 @@ def verdict(result: Result) -> Verdict:
     cubes, squares = (sum(power**i for i in range(setup.n_layers)) for power in (3, 2))
     return Verdict(
         checks=(
-            about("exponent of the rest in one layer", 3, slope, sd=SD["slope"], near={"a square": 2, "3 + 1/n": 3 + 1 / n}),
+            about(
+                "exponent of the rest in one layer",
+                3,
+                slope,
+                sd=SD["slope"],
+                near={"a square": 2, "3 + 1/n": 3 + 1 / n},
+            ),
             about(
                 "rest after one layer, measured over beta R A (R'R/n) W",
                 1,
@@ -123,7 +129,10 @@ def verdict(result: Result) -> Verdict:
                 1,
                 deep,
                 sd=SD["deep"],
-                near={"a square in each layer": squares / cubes, "a layer less": (cubes - 3 ** (setup.n_layers - 1)) / cubes},
+                near={
+                    "a square in each layer": squares / cubes,
+                    "a layer less": (cubes - 3 ** (setup.n_layers - 1)) / cubes,
+                },
             ),
         ),
         why="Only the product of query, key and value tells the tokens apart, and each of the three is a rest.",
@@ -158,5 +167,6 @@ CLAIM = Claim(
     verdict=verdict,
     figure=figure,
     broken={"residual connections": {"residual": True}},
-    confidence="The next term is as small as the rest itself: each tolerance is 5 standard deviations (SD) over 20 seeds.",
+    confidence="The next term is as small as the rest itself: each tolerance is 5 standard deviations (SD) "
+    "over 20 seeds.",
 )

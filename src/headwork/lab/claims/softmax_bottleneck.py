@@ -1,24 +1,24 @@
 r"""A model of width d can say only log-probabilities of rank d + 1; the best it can do is an Eckart-Young remainder.
 
-The logits of all contexts are a product $H W^\top$ of a matrix of width $d$ and the output embeddings, and normalising
-subtracts a number from each row: $\log P$ has rank at most $d + 1$, however many words and contexts there are. A final
-LayerNorm without bias takes a dimension away (its outputs sum to 0): rank $d$. RMSNorm does not.
+The logits of all contexts are a product $H W^\top$ of a matrix of width $d$ and the output embeddings, and
+normalising subtracts a number from each row: $\log P$ has rank at most $d + 1$, however many words and contexts there
+are. A final LayerNorm without bias takes a dimension away (its outputs sum to 0): rank $d$. RMSNorm does not.
 
-What does that cost, if the language has a higher rank? For logits $A$ that are small (scale $s$), with rows centred, the
-divergence of two softmaxes is half the variance of the difference of their logits,
+What does that cost, if the language has a higher rank? For logits $A$ that are small (scale $s$), with rows centred,
+the divergence of two softmaxes is half the variance of the difference of their logits,
 
 $$\mathrm{KL} = \frac{1}{2V}\,|a - \hat a|^2\,(1 + O(s))$$
 
-and the best approximation of rank $d$ in this norm is that of Eckart and Young. So the cross-entropy of the best model of
-width $d$ exceeds the entropy, in the mean over $n$ contexts, by
+and the best approximation of rank $d$ in this norm is that of Eckart and Young. So the cross-entropy of the best
+model of width $d$ exceeds the entropy, in the mean over $n$ contexts, by
 
 $$\frac{1}{2 n V} \sum_{i > d} \sigma_i(A)^2$$
 
-with the singular values $\sigma_i$ of the centred logits. A mixture of several softmaxes is not bound by it: the logarithm
-of a sum has no such rank.
+with the singular values $\sigma_i$ of the centred logits. A mixture of several softmaxes is not bound by it: the
+logarithm of a sum has no such rank.
 
-It stops being true when probabilities are far from even: the norm then has weights of its own, and a model can spend its
-rank on the likely words.
+It stops being true when probabilities are far from even: the norm then has weights of its own, and a model can spend
+its rank on the likely words.
 """
 
 from dataclasses import dataclass
@@ -81,7 +81,12 @@ def _best_fit(logits: Float[Tensor, "context vocab"], width: int) -> float:
     log_p, size = logits.log_softmax(-1), logits.std().sqrt()
     factors = [(size * torch.randn(m, width, dtype=torch.float64)).requires_grad_() for m in (n, vocab)]
     search = torch.optim.LBFGS(
-        factors, max_iter=400, tolerance_grad=1e-16, tolerance_change=0.0, line_search_fn="strong_wolfe", history_size=30
+        factors,
+        max_iter=400,
+        tolerance_grad=1e-16,
+        tolerance_change=0.0,
+        line_search_fn="strong_wolfe",
+        history_size=30,
     )
     unit = logits.square().mean()
 
@@ -129,13 +134,22 @@ def verdict(result: Result) -> Verdict:
             "logits not centred": (result.singular_as_drawn[width:].square().sum() / left).item(),
         }
         what = f"excess of the best model of width {width}, over the remainder"
-        checks.append(about(what, 1, seen / (left / (2 * n * vocab)), sd=SD * setup.scale / (n * vocab) ** 0.5, near=near))
+        checks.append(
+            about(what, 1, seen / (left / (2 * n * vocab)), sd=SD * setup.scale / (n * vocab) ** 0.5, near=near)
+        )
     ranks = [
-        same(f"rank of log P of a decoder of width {d}, {name}", d + extra, rank, near={"one more": d + extra + 1, "one less": d + extra - 1})
+        same(
+            f"rank of log P of a decoder of width {d}, {name}",
+            d + extra,
+            rank,
+            near={"one more": d + extra + 1, "one less": d + extra - 1},
+        )
         for name, extra in (("LayerNorm", 0), ("RMSNorm", 1))
         for d, rank in zip(setup.decoders, result.rank[name], strict=True)
     ]
-    return Verdict((*checks, *ranks), why="The product of two matrices has no more rank than the axis in the middle is wide.")
+    return Verdict(
+        (*checks, *ranks), why="The product of two matrices has no more rank than the axis in the middle is wide."
+    )
 
 
 def figure(result: Result) -> Figure:
@@ -170,5 +184,6 @@ CLAIM = Claim(
     verdict=verdict,
     figure=figure,
     broken={"a mixture of two softmaxes": {"heads": "mixture of two"}},
-    confidence="Ranks are exact; the next term of the divergence is as small as the logits: 5 standard deviations (SD) of it.",
+    confidence="Ranks are exact; the next term of the divergence is as small as the logits: 5 standard "
+    "deviations (SD) of it.",
 )

@@ -1,21 +1,22 @@
-r"""Two dimensions address any of n places, if beta grows as n^2; four need n; one dimension can point at two places only.
+r"""Two dimensions address any of n places if beta grows as n^2, four need n; one dimension can point at two places.
 
-Put the places on a circle, $k_j = (\cos 2\pi j/n, \sin 2\pi j/n)$, and let query $i$ be the code of the place that it is to
-look at: any permutation of $n$ places is one head with $d_{head} = 2$. The scores are $\cos(2\pi(j - i)/n)$, so with
-$x = \beta(1 - \cos\frac{2\pi}{n})$ the neighbour is behind by $x$, the next by nearly $4x$, and the weight of the right place is
+Put the places on a circle, $k_j = (\cos 2\pi j/n, \sin 2\pi j/n)$, and let query $i$ be the code of the place that it
+is to look at: any permutation of $n$ places is one head with $d_{head} = 2$. The scores are $\cos(2\pi(j - i)/n)$, so
+with $x = \beta(1 - \cos\frac{2\pi}{n})$ the neighbour is behind by $x$, the next by nearly $4x$, and the weight of
+the right place is
 
 $$w = \frac{1}{1 + 2\sum_{j \ge 1} e^{-x j^2}}$$
 
-up to terms of order $1/n^2$: a theta function. For $w = 0.9$ that is $x = 2.8905$, so $\beta \approx x\,n^2/(2\pi^2)$.
-The correction is known: $1 - \cos(j\theta) = (1 - \cos\theta)\,j^2\,(1 - \frac{(j^2-1)\,\theta^2}{12} + \dots)$, which
-changes only the far terms; the bound used here is that on their sum.
+up to terms of order $1/n^2$: a theta function. For $w = 0.9$ that is $x = 2.8905$, so $\beta \approx
+x\,n^2/(2\pi^2)$. The correction is known: $1 - \cos(j\theta) = (1 - \cos\theta)\,j^2\,(1 -
+\frac{(j^2-1)\,\theta^2}{12} + \dots)$, which changes only the far terms; the bound used here is that on their sum.
 
-Two such circles, one for the "tens" and one for the "ones" of a place, have $\sqrt n$ places each: with four dimensions
-$\beta$ grows only as $n$, and $w$ is a product of two such sums. On a line, $d_{head} = 1$, a score is largest at an end:
-of all the places only the two outer ones can win, whatever $\beta$.
+Two such circles, one for the "tens" and one for the "ones" of a place, have $\sqrt n$ places each: with four
+dimensions $\beta$ grows only as $n$, and $w$ is a product of two such sums. On a line, $d_{head} = 1$, a score is
+largest at an end: of all the places only the two outer ones can win, whatever $\beta$.
 
-It stops being true when $\beta$ (or the length of the codes) is bounded, or for numbers of few bits: at $n = 4096$ the best
-score leads by $10^{-6}$ of itself, below the precision of bfloat16.
+It stops being true when $\beta$ (or the length of the codes) is bounded, or for numbers of few bits: at $n = 4096$
+the best score leads by $10^{-6}$ of itself, below the precision of bfloat16.
 """
 
 import math
@@ -29,7 +30,6 @@ from torch import Tensor
 from headwork.functional import attention_scores, attention_weights, softargmax
 from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, panels
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, same, seeded
-
 
 N_QUERIES = 32
 """Of a permutation: on a circle all places are alike."""
@@ -69,7 +69,9 @@ def run(setup: Setup) -> Result:
 
 
 def _circle(setup: Setup, n: int) -> Float[Tensor, "place 2"]:
-    angle = 2 * math.pi * (torch.arange(n, dtype=torch.float64) / n if setup.codes == "circle" else torch.rand(n).double())
+    angle = (
+        2 * math.pi * (torch.arange(n, dtype=torch.float64) / n if setup.codes == "circle" else torch.rand(n).double())
+    )
     return torch.stack([angle.cos(), angle.sin()], -1)
 
 
@@ -139,7 +141,11 @@ def figure(result: Result) -> Figure:
     )
     for (expected, seen, d), marker, colour in zip(series, MARKERS, COLOURS, strict=False):
         ax.loglog(n.numpy(), expected.numpy(), **PREDICTED | {"label": "predicted" if d == 2 else ""})
-        ax.loglog(n.numpy(), seen.numpy(), **MEASURED | {"marker": marker, "color": colour, "label": f"measured, d_head = {d}"})
+        ax.loglog(
+            n.numpy(),
+            seen.numpy(),
+            **MEASURED | {"marker": marker, "color": colour, "label": f"measured, d_head = {d}"},
+        )
     ax.set(xlabel="places n", ylabel=f"beta that gives a weight of {setup.weight:g}")
     ax.set_xticks(setup.n_places, [str(m) for m in setup.n_places])
     ax.minorticks_off()
@@ -152,7 +158,8 @@ CLAIM = Claim(
     __doc__,
     document="beyond",
     question="",
-    paper="Bhojanapalli et al. 2020, Low-rank bottleneck in multi-head attention models (arXiv:2002.07028); Likhosherstov, "
+    paper="Bhojanapalli et al. 2020, Low-rank bottleneck in multi-head attention models (arXiv:2002.07028); "
+    "Likhosherstov, "
     "Choromanski and Weller 2023, On the expressive flexibility of self-attention matrices",
     setup=Setup(),
     small=Setup(n_places=(64,)),
