@@ -7,13 +7,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwork.checks import check_file
 from headwork.extras import missing, need
 
 try:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image, ImageOps
 except ModuleNotFoundError as error:
     raise missing(error) from None
 
+LARGEST_IMAGE = 2**31
+"""Bytes of a file."""
 IMAGE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -45,13 +48,17 @@ def sample_photo(size: tuple[int, int], n_channels: int = 3) -> Float[Tensor, "1
 
 
 def read_image(path: Path, size: tuple[int, int], n_channels: int) -> Float[Tensor, "1 channel row column"]:
-    """An image file at the given (rows, columns), in colour (3 channels) or grey (1)."""
+    """An image file at the given (rows, columns), in colour (3 channels) or grey (1), turned as its EXIF data says."""
+    _check_channels(n_channels)
+    check_file(path, "image", LARGEST_IMAGE)
     try:
-        with Image.open(path) as image:
+        # By its name Pillow would map a TIFF into memory, and scramble one that its EXIF data turns.
+        with path.open("rb") as file, Image.open(file) as image:
+            ImageOps.exif_transpose(image, in_place=True)
             return _as_tensor(image, size, n_channels)
-    except FileNotFoundError:
-        raise ValueError(f"image must be a file that exists, got {path}") from None
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # a broken file can make Pillow raise anything
         raise ValueError(f"image must be a picture that can be read, got {path} ({error})") from None
 
 
@@ -80,10 +87,30 @@ def _on_paper(image: Image.Image) -> Image.Image:
     return paper
 
 
-def _as_tensor(image: Image.Image, size: tuple[int, int], n_channels: int) -> Float[Tensor, "1 channel row column"]:
+def _with_eight_bits(image: Image.Image) -> Image.Image:
+    """Pillow would clip what has more: of 16 bits the upper 8 are kept, and numbers from 0 to 1 are scaled."""
+    values = np.asarray(image, dtype=np.float64)
+    low, high = values.min(), values.max()
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        brightest = 2**16 - 1  # older versions of Pillow have these in 32 bits
+    elif image.mode == "F" and low >= 0 and high <= 1:
+        brightest = 1
+    else:
+        rule = "have 8 or 16 bits, or numbers from 0 (black) to 1 (white)"
+        raise ValueError(f"the pixels must {rule}, got mode {image.mode} with values from {low:g} to {high:g}")
+    return Image.fromarray((255 * values / brightest).round().astype(np.uint8))
+
+
+def _check_channels(n_channels: int) -> None:
     if n_channels not in (1, 3):
         raise ValueError(f"n_channels must be 1 (grey) or 3 (colour), got {n_channels}")
+
+
+def _as_tensor(image: Image.Image, size: tuple[int, int], n_channels: int) -> Float[Tensor, "1 channel row column"]:
+    _check_channels(n_channels)
     rows, columns = size
+    if image.mode[0] in "IF":
+        image = _with_eight_bits(image)
     if image.has_transparency_data:
         image = _on_paper(image.convert("RGBA"))
     resized = image.convert("L" if n_channels == 1 else "RGB").resize((columns, rows), Image.Resampling.BICUBIC)
