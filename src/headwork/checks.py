@@ -3,10 +3,14 @@
 import difflib
 import reprlib
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import UnionType
 from typing import Annotated
+
+LARGEST_JSON = 10**8
+"""Bytes of a config, a manifest or a vocabulary."""
 
 
 def check_positive(**counts: int | None) -> None:
@@ -105,7 +109,7 @@ def check_one_of(options: Collection[str], **values: str) -> None:
             raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")
 
 
-def check_file(path: Path, name: str, most_bytes: int) -> None:
+def check_file(path: Path, name: str, most_bytes: int, what: str = "a file") -> None:
     """Raise unless it is a file on a disk, of a size that can be read at once: a pipe or a device may never end.
 
     >>> check_file(Path("/dev/zero"), "text", 100)
@@ -115,17 +119,32 @@ def check_file(path: Path, name: str, most_bytes: int) -> None:
     try:
         found = path.stat()
     except FileNotFoundError:
-        raise ValueError(f"{name} must be a file that exists, got {path}") from None
+        raise ValueError(f"{name} must be {what} that exists, got {path}") from None
     except OSError as error:
-        raise ValueError(f"{name} must be a file that can be read, got {path} ({error.strerror})") from None
+        raise ValueError(f"{name} must be {what} that can be read, got {path} ({error.strerror})") from None
     except ValueError as error:  # a name that no file can have
-        raise ValueError(f"{name} must be a file that exists, got {str(path)!r} ({error})") from None
+        raise ValueError(f"{name} must be {what} that exists, got {str(path)!r} ({error})") from None
     if stat.S_ISDIR(found.st_mode):
-        raise ValueError(f"{name} must be a file, got the folder {path}")
+        raise ValueError(f"{name} must be {what}, got the folder {path}")
     if not stat.S_ISREG(found.st_mode):
-        raise ValueError(f"{name} must be a file on a disk, got {path}, which is a pipe or a device")
+        raise ValueError(f"{name} must be {what} on a disk, got {path}, which is a pipe or a device")
     if found.st_size > most_bytes:
         raise ValueError(f"{name} must have at most {most_bytes:,} bytes, got {path} with {found.st_size:,}")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An error about what a file says also names the file.
+
+    >>> with naming(Path("config.json")):
+    ...     check_positive(n_heads=0)
+    Traceback (most recent call last):
+    ValueError: config.json: n_heads must be 1 or more, got 0
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise error if str(path) in str(error) else ValueError(f"{path}: {error}") from None
 
 
 def with_article(noun: str) -> str:

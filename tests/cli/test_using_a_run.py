@@ -86,7 +86,8 @@ def test_predict_asks_the_task_for_probabilities(runs: Path, digit: Path, capsys
     description = describe(run.config.model)
     assert description is not None
     asked = Predict(run_folder=runs / "digits-vit", files=(digit,), top=2)
-    asked.predict_all(Undecided(), image_reader(run, description), is_image=True)
+    model = hw.load(runs / "digits-vit")
+    asked.predict_all(model, Undecided(), image_reader(run, description), is_image=True)
     assert capsys.readouterr().out == f"{digit}: a 10.0 %, b 10.0 %\n"
 
 

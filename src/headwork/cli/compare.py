@@ -1,13 +1,12 @@
 """`headwork compare`."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import Imports, check_figure, save_figure
+from headwork.cli.arguments import Imports, check_figure, complain, save_figure
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Compare(Imports):
             save_figure(found.figure(), self.figure)
         if self.page is not None:
             found.page().write(self.page)
-            print(f"written to {self.page}", file=sys.stderr)
+            complain(f"written to {self.page}")
         print(found.to_json() if self.json else found.table().text())
         if found.note and not self.json:
             print(found.note)

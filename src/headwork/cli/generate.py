@@ -42,7 +42,7 @@ class Generate(OfRun):
         description = describe(run.config.model)
         is_text = description is not None and (description.input, description.output) == ("text", "next token")
         if not is_text or run.tokenizer is None:
-            raise ValueError(f"run must be one of a language model, got {run.config.name}")
+            raise ValueError(f"run must be one of a language model, got {self.run_folder}")
         ids = run.tokenizer.encode(self.prompt)
         check_prompt_length(model, len(ids))
         warn_of_unknown(run.tokenizer, self.prompt)

@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from headwork import __version__
+from headwork.checks import LARGEST_JSON, check_file
 
 MANIFEST, LOCK = "manifest.json", ".lock"
 FORMAT = 2
@@ -156,6 +157,8 @@ def _seal(folder: Path) -> None:
 
 def _read_manifest(folder: Path) -> dict[str, dict[str, object]]:
     path = folder / MANIFEST
+    if path.exists():
+        check_file(path, MANIFEST, LARGEST_JSON)
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -4,11 +4,13 @@ import json
 import math
 from pathlib import Path
 
-from headwork.checks import check_one_of
+from headwork.checks import check_file, check_one_of
 from headwork.metric import SPLITS, MetricRow
 from headwork.storage.folders import append_to_file, replace_file
 
 METRICS = "metrics.jsonl"
+LARGEST_METRICS = 10**9
+"""Bytes."""
 
 
 class MetricsLog:
@@ -30,10 +32,8 @@ def read_metrics(path: Path) -> list[MetricRow]:
 
     A run that was stopped and resumed may have logged a step twice; the later row counts.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        raise ValueError(f"metrics must be a file that exists, got {path}") from None
+    check_file(path, "metrics", LARGEST_METRICS)
+    lines = path.read_bytes().split(b"\n")
     rows: dict[tuple[str, int], MetricRow] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

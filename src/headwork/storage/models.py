@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from headwork.checks import with_article
+from headwork.checks import LARGEST_JSON, check_file, naming, with_article
 from headwork.convert import Conversion, conversions_of
 from headwork.models import CLASSES
 from headwork.serialise import check_classes, config_from_dict, config_to_dict
@@ -28,12 +28,19 @@ def save(model: nn.Module, folder: Path | str) -> None:
     The model is one of `hw.models`, also if it has parts of your own or `hw.convert` has changed it; or a
     module of your own whose constructor's arguments are attributes of the same names.
     """
-    about: dict[str, object] = {"model": config_to_dict(model)}
+    save_with(model, Path(folder), {})
+
+
+def save_with(model: nn.Module, folder: Path, files: Mapping[str, str]) -> None:
+    """`save`, with the files of the run that a model comes from, so that it can be evaluated as the run can."""
+    about = {**json.loads(files.get(CONFIG, "{}")), "model": config_to_dict(model)}
     conversions = [config_to_dict(conversion) for conversion in conversions_of(model)]
     if conversions:
         about["conversions"] = conversions
     check_rebuilds(model, about)
-    with new_folder(Path(folder), n_bytes(model.state_dict())) as staging:
+    with new_folder(folder, n_bytes(model.state_dict())) as staging:
+        for name, text in files.items():
+            (staging / name).write_text(text, encoding="utf-8")
         write_json(about, staging / CONFIG)
         write_tensors(model.state_dict(), staging / WEIGHTS)
 
@@ -57,7 +64,8 @@ def load(
     if (folder / MANIFEST).exists():
         verify(folder)
     if model is None:
-        model = rebuild(read_json(folder / CONFIG), classes)
+        with naming(folder / CONFIG):
+            model = rebuild(read_json(folder / CONFIG), classes)
     # First the precision, then the numbers: through float32 those of float64 would lose digits.
     return fill(model.to(device=device, dtype=dtype), folder).eval()
 
@@ -163,6 +171,7 @@ def write_json(data: object, path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, object]:
+    check_file(path, path.name, LARGEST_JSON)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

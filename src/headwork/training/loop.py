@@ -30,7 +30,7 @@ from headwork.training.machine import (
     sum_scores_over_processes,
 )
 from headwork.training.nonfinite import NonFiniteError, first_nonfinite
-from headwork.training.plan import Plan, ordered_batches, training_batches
+from headwork.training.plan import Plan, WorkerDiedError, ordered_batches, training_batches
 from headwork.training.recorder import Watcher
 from headwork.training.run import Run
 from headwork.training.session import Clock, Session
@@ -75,6 +75,7 @@ def train_run(
         progress = session.resume(watchers)
         check_same_step(fabric, progress.step)
         clock = Clock(progress)
+        how = f"go on with `headwork train --resume {run.folder}`"
         try:
             for parts in training_batches(plan, data.train, progress.step):
                 if training.patience is not None and progress.n_worse >= training.patience:
@@ -90,9 +91,12 @@ def train_run(
                 raise_if_asked(fabric, stop)
         except StoppedError as error:
             session.save(progress)
-            how = f"go on with `headwork train --resume {run.folder}`"
             where = f" and saved at step {progress.step} of {plan.n_steps}; {how}"
             raise StoppedError(error.signal_number, where) from None
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f" at once, and kept as it was at the last checkpoint; {how}") from None
+        except WorkerDiedError as error:
+            raise WorkerDiedError(f"{error}; the run is kept as it was at its last checkpoint; {how}") from None
         assert progress.best_step is not None
         session.restore_best()
         valid, test = (

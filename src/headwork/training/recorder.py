@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from headwork.checks import check_file
 from headwork.extras import need
 from headwork.inspection.heads import Snapshot, snapshot_centres
 from headwork.metric import MetricRow
 from headwork.storage.folders import explain_disk_errors
-from headwork.storage.metrics_log import MetricsLog
+from headwork.storage.metrics_log import LARGEST_METRICS, MetricsLog
 from headwork.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def read_centres(folder: Path) -> list[Snapshot]:
     """The centres at each evaluation of a run, in order; steps taken twice, after a resume, count once."""
     if not (folder / HEADS).exists():
         return []
+    check_file(folder / HEADS, HEADS, LARGEST_METRICS)
     lines = (folder / HEADS).read_text(encoding="utf-8").splitlines(keepends=True)
     rows = [json.loads(line) for line in lines if line.endswith("\n")]
     history = {row["step"]: row["centres"] for row in rows}

@@ -10,6 +10,7 @@ from typing import cast
 import torch
 from torch import nn
 
+from headwork.checks import LARGEST_JSON, check_file, naming
 from headwork.data import DATA_CONFIGS, Dataset, Tokenizer
 from headwork.metric import SPLITS
 from headwork.models import CLASSES
@@ -108,14 +109,19 @@ def open_run(folder: Path, classes: Iterable[type] = ()) -> Run:
             f"{folder} was written by headwork 0.1, which this version cannot read: names in models have changed. "
             "Train the model again, or use it with headwork 0.1"
         )
-    config: object = config_from_dict(about["run"], RUN_CLASSES, classes)
-    task: object = config_from_dict(about["task"], RUN_CLASSES, classes)
+    with naming(folder / CONFIG):
+        config: object = config_from_dict(about["run"], RUN_CLASSES, classes)
+        task: object = config_from_dict(about["task"], RUN_CLASSES, classes)
     if not isinstance(config, RunConfig) or not isinstance(task, Task):
         raise DamagedError(f"{folder / CONFIG} is damaged: it must hold a RunConfig and a task")
     path = folder / TOKENIZER
     if about.get("has_tokenizer") and not path.is_file():
         raise DamagedError(f"{path} is missing")
-    tokenizer = Tokenizer.from_json(path.read_text(encoding="utf-8")) if about.get("has_tokenizer") else None
+    tokenizer = None
+    if about.get("has_tokenizer"):
+        check_file(path, TOKENIZER, LARGEST_JSON)
+        with naming(path):
+            tokenizer = Tokenizer.from_json(path.read_text(encoding="utf-8"))
     found = cast(str | None, about.get("fingerprint"))
     return Run(folder, config, task, tokenizer, bool(about.get("own_weights")), found)
 
@@ -136,7 +142,7 @@ def fingerprint(data: Dataset) -> str:
 def is_run(folder: Path) -> bool:
     try:
         return "run" in read_json(folder / CONFIG)
-    except (OSError, DamagedError):
+    except (OSError, ValueError, DamagedError):
         return False
 
 
