@@ -94,7 +94,7 @@ def train_run(
             where = f" and saved at step {progress.step} of {plan.n_steps}; {how}"
             raise StoppedError(error.signal_number, where) from None
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f" at once, and kept as it was at the last checkpoint; {how}") from None
+            raise KeyboardInterrupt(f" at once, without saving; {how}") from None
         except WorkerDiedError as error:
             raise WorkerDiedError(f"{error}; the run is kept as it was at its last checkpoint; {how}") from None
         assert progress.best_step is not None

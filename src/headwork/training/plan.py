@@ -153,9 +153,9 @@ def training_batches(plan: Plan, examples: Examples, first_step: int) -> Iterato
         try:
             parts = [_received(next(batches)) for _ in range(plan.training.accumulate)]
         except Exception as error:
-            dead = _find_dead(workers)
+            dead = _find_dead(workers) if isinstance(error, RuntimeError | OSError | EOFError) else ""
             _end(workers)
-            if isinstance(error, RuntimeError | OSError | EOFError) and dead:
+            if dead:
                 raise WorkerDiedError(f"a loader worker {dead}") from None
             raise
         yield parts
