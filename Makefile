@@ -62,3 +62,4 @@ seeds: .venv/installed
 # 200 kills, 64 ways to stop and go on, 600 damaged checkpoints: long.
 torture: .venv/installed
 	$(BIN)/python -m benchmarks.torture
+	$(BIN)/python -m benchmarks.torture_input

@@ -90,7 +90,11 @@ def test_a_review_of_unknown_words_is_said_to_be(
     run = Run(tmp_path, recipe, Classification(("negative", "positive")), tokenizer)
     text_reader(run, describe(recipe.model))(path)
     said = capsys.readouterr().err
-    assert said == (f"headwork: of {path} {n_unknown} of 3 tokens are not known to the model: its answer says little\n" if n_unknown else "")
+    assert said == (
+        f"headwork: of {path} {n_unknown} of 3 tokens are not known to the model: its answer says little\n"
+        if n_unknown
+        else ""
+    )
 
 
 def test_a_skipped_file_is_named(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,9 @@ class Trace(OfModel):
     """List every intermediate of a model: name, shape, axes."""
 
     all: Annotated[bool, arg(help="List every layer, also those that are alike (JSON always does).")] = False
-    text: Annotated[str | None, arg(help="The text to read (the run of a text model): its tokens are the input.")] = None
+    text: Annotated[str | None, arg(help="The text to read (the run of a text model): its tokens are the input.")] = (
+        None
+    )
     figure: Annotated[Path | None, arg(help="Also draw what happens inside to this file (.png, .svg, .pdf).")] = None
     image: Annotated[Path | None, arg(help="The picture to draw it for (image models).")] = None
 

@@ -135,7 +135,10 @@ def image_reader(run: "Run", description: "Description", *, invert: bool = False
     from headwork.data import ImageBatch, read_image
 
     seen = images_of(run)
-    size, n_channels = description.image or (None if seen is None else (seen.shape[2], seen.shape[3])), description.n_channels
+    size, n_channels = (
+        description.image or (None if seen is None else (seen.shape[2], seen.shape[3])),
+        description.n_channels,
+    )
     if size is None:
         raise ValueError(f"run must have data that can be read, to know the size of its images, got {run.folder}")
     assert n_channels is not None

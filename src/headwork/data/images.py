@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwork.checks import check_file
+from headwork.checks import check_file, check_type
 from headwork.extras import missing, need
 
 try:
@@ -29,6 +29,7 @@ def sample_digit(number: int = 0) -> Float[Tensor, "1 1 8 8"]:
     need("sklearn")
     from sklearn.datasets import load_digits
 
+    check_type(int, "a whole number", number=number)
     images = load_digits().images
     if not 0 <= number < len(images):
         raise ValueError(f"number must lie in 0 .. {len(images) - 1}, got {number}")

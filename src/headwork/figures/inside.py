@@ -86,9 +86,7 @@ def _check_strings(inputs: tuple[Tensor, ...], strings: Sequence[Sequence[str]] 
         raise ValueError(f"strings must have a word for each token, {lengths} for the inputs, got {got}")
 
 
-def _view(
-    model: nn.Module, inputs: tuple[Tensor, ...], strings: Sequence[Sequence[str]] | None
-) -> _View | None:
+def _view(model: nn.Module, inputs: tuple[Tensor, ...], strings: Sequence[Sequence[str]] | None) -> _View | None:
     every = attention_layers(model) + attention_layers(model, cross=True)
     if not every:
         return None

@@ -159,7 +159,11 @@ def add_classification(page: Page, result: Classification) -> None:
     if len(result.labels) > N_CLASSES_DRAWN:
         caption += f" Of {len(result.labels):,} classes the {N_CLASSES_DRAWN} with the most mistakes are drawn."
         columns = ("class", "examples", "right", "most often mistaken for", "how often")
-        rest = [Table(columns, tuple(list_classes(result.truth, result.predicted, result.labels)), "All classes", folded=True)]
+        rest = [
+            Table(
+                columns, tuple(list_classes(result.truth, result.predicted, result.labels)), "All classes", folded=True
+            )
+        ]
     figure = draw_confusion_matrix(result.truth, result.predicted, result.labels)
     page.add("Confusion matrix", Picture(figure, caption), *rest)
     mistakes = worst_mistakes(result.probabilities, result.truth, result.labels, N_MISTAKES)

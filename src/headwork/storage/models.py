@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from headwork.checks import LARGEST_JSON, check_file, naming, with_article
+from headwork.checks import LARGEST_JSON, check_file, check_type, naming, with_article
 from headwork.convert import Conversion, conversions_of
 from headwork.models import CLASSES
 from headwork.serialise import check_classes, config_from_dict, config_to_dict
@@ -28,6 +28,7 @@ def save(model: nn.Module, folder: Path | str) -> None:
     The model is one of `hw.models`, also if it has parts of your own or `hw.convert` has changed it; or a
     module of your own whose constructor's arguments are attributes of the same names.
     """
+    check_type(str | Path, "a path", folder=folder)
     save_with(model, Path(folder), {})
 
 
@@ -57,6 +58,7 @@ def load(
 
     `classes` are your own, which a folder may name and only you can pass; `model` is filled instead of building one.
     """
+    check_type(str | Path, "a path", folder=folder)
     check_classes(classes)
     if dtype is not None and not isinstance(dtype, torch.dtype):
         raise ValueError(f"dtype must be one of PyTorch's, such as torch.float16, got {dtype!r}")

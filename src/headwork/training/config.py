@@ -51,8 +51,8 @@ class SGD(Checked):
 
 def _check_optimiser(config: AdamW | SGD) -> None:
     check_above_zero(lr=config.lr, **{f"lr_factors[{glob!r}]": factor for glob, factor in config.lr_factors})
-    if config.weight_decay < 0:
-        raise ValueError(f"weight_decay must be 0 or more, got {config.weight_decay}")
+    if not 0 <= config.weight_decay < float("inf"):
+        raise ValueError(f"weight_decay must be 0 or more and finite, got {config.weight_decay}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -182,12 +182,14 @@ def _find_dead(workers: Collection[BaseProcess]) -> str:
 
 def _end(workers: Collection[BaseProcess]) -> None:
     """At once: PyTorch would wait five seconds for each that is busy or waits for one that is gone."""
-    for worker in workers:
-        with suppress(RuntimeError):  # PyTorch's, when it hears that a worker was killed
-            worker.kill()
-    for worker in workers:
-        with suppress(RuntimeError):
-            worker.join()
+    are_left = True
+    while are_left:
+        with suppress(RuntimeError):  # PyTorch's, at whatever moment it hears that a worker was killed
+            for worker in workers:
+                worker.kill()
+            for worker in workers:
+                worker.join()
+            are_left = False
 
 
 def ordered_batches(examples: Examples, batch_size: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
