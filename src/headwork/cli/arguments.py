@@ -213,4 +213,4 @@ def check_figure(path: Path | None) -> None:
 def save_figure(figure: "Figure", path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
-    complain(f"drawn to {path}")
+    print(printable(f"drawn to {path}"), file=sys.stderr)

@@ -1,12 +1,14 @@
 """`headwork compare`."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import Imports, check_figure, complain, save_figure
+from headwork.cli.arguments import Imports, check_figure, save_figure
+from headwork.tables import printable
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Compare(Imports):
             save_figure(found.figure(), self.figure)
         if self.page is not None:
             found.page().write(self.page)
-            complain(f"written to {self.page}")
+            print(printable(f"written to {self.page}"), file=sys.stderr)
         print(found.to_json() if self.json else found.table().text())
         if found.note and not self.json:
             print(found.note)
