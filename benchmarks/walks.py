@@ -45,6 +45,7 @@ def follow(run: Callable[[], object]) -> Walk:
 
 
 def main() -> None:
+    import headwork.hub  # some commands import it late
     from headwork.cli import main as headwork
 
     def command(*words: str) -> Callable[[], object]:

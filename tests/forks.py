@@ -21,8 +21,6 @@ IMPORTED_BEFORE = (
     "headwork.reports.of_run",
     "headwork.training.entry",
     "headwork.training.recorder",
-    "sklearn.datasets",
-    "sklearn.model_selection",
     "torch.utils.tensorboard",
 )
 

@@ -15,7 +15,9 @@ from headwork.data import sample_digit
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/convolution.md", "docs/data.md", "docs/own.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/guide.md", "docs/convolution.md", "docs/data.md", "docs/own.md", "docs/pretrained.md"]
+)
 def test_the_code_runs(name, capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
     assert blocks

@@ -58,7 +58,7 @@ def test_trained_from_python(tmp_path: Path) -> None:
     assert not model.training
     assert not torch.equal(begun, model.filters.weight)
     rows = hw.storage.metrics_log.read_metrics(tmp_path / "run" / "metrics.jsonl")
-    assert {row.split for row in rows} == {"train", "valid", "test"}
+    assert {row.split for row in rows} == {"step", "train", "valid", "test"}
 
 
 def test_a_model_keeps_its_weights(tmp_path: Path) -> None:

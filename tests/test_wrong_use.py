@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.wrong_use import prepare, try_call, try_command, wrong_calls, wrong_commands
 
 

@@ -168,7 +168,7 @@ BAD = {"count": (0, -1, 2.5, "3", None), "number": (-1.0, "x", float("nan")), "p
 
 def wrong_calls() -> dict[str, Callable[[], object]]:
     """By what they look like."""
-    F, model, data = hw.functional, _model(), hw.data
+    model, data, attend = _model(), hw.data, hw.functional.scaled_dot_product_attention
     calls: dict[str, Callable[[], object]] = {}
 
     def add(name: str, call: Callable[[], object]) -> None:
@@ -225,12 +225,15 @@ def wrong_calls() -> dict[str, Callable[[], object]]:
         add(f"published({value!r})", lambda value=value: hw.models.published(value))
     for number in (-1, 10**9, None, 2.5, "x"):
         add(f"sample_digit({number!r})", lambda number=number: data.sample_digit(number))
-    add("attention without a batch of keys", lambda: F.scaled_dot_product_attention(X, X[:, :, :3], X))
-    add("mask of numbers", lambda: F.scaled_dot_product_attention(X, X, X, visible=torch.ones(3, 3)))
-    add("mask of another length", lambda: F.scaled_dot_product_attention(X, X, X, visible=torch.ones(3, 5).bool()))
+    add("attention without a batch of keys", lambda: attend(X, X[:, :, :3], X))
+    add("mask of numbers", lambda: attend(X, X, X, visible=torch.ones(3, 3)))
+    add(
+        "mask of another length",
+        lambda: attend(X, X, X, visible=torch.ones(3, 5).bool()),
+    )
     add("negative radius", lambda: hw.masks.window(3, 3, -1))
     add("causal mask of nothing", lambda: hw.masks.causal(-5, 3))
-    add("odd positions", lambda: F.sinusoidal_positions(-1, 8))
+    add("odd positions", lambda: hw.functional.sinusoidal_positions(-1, 8))
     add("ids outside the vocabulary", lambda: model(torch.tensor([[11]])))
     add("ids that are numbers", lambda: model(torch.zeros(1, 3)))
     add("read_image of 2 channels", lambda: data.read_image(Path("x.png"), (8, 8), 2))

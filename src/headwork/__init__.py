@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headwork import figures as figures
     from headwork import functional as functional
     from headwork import generation as generation
+    from headwork import hub as hub
     from headwork import inspection as inspection
     from headwork import lab as lab
     from headwork import layers as layers
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from headwork import storage as storage
     from headwork import tasks as tasks
     from headwork import training as training
+    from headwork.hub import load as load
+    from headwork.hub import save as save
     from headwork.inspection import ablate as ablate
     from headwork.inspection import cost as cost
     from headwork.inspection import lens as lens
     from headwork.inspection import patch as patch
     from headwork.inspection import record as record
     from headwork.inspection import trace as trace
-    from headwork.storage import load as load
-    from headwork.storage import save as save
     from headwork.training import train as train
 
 __version__ = "0.2.0"
@@ -48,6 +49,7 @@ _PACKAGES = (
     "figures",
     "functional",
     "generation",
+    "hub",
     "inspection",
     "lab",
     "layers",
@@ -62,7 +64,7 @@ _PACKAGES = (
 )
 _FROM = {
     **dict.fromkeys(("ablate", "cost", "lens", "patch", "record", "trace"), "inspection"),
-    **dict.fromkeys(("load", "save"), "storage"),
+    **dict.fromkeys(("load", "save"), "hub"),
     "train": "training",
 }
 

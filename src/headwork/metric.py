@@ -14,6 +14,9 @@ from headwork.checks import check_one_of
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
+Logged = Literal[Split, "step"]
+"""What a row is about: a split, or the one batch of a training step."""
+LOGGED: tuple[Logged, ...] = get_args(Logged)
 
 
 @dataclass(frozen=True)
@@ -80,16 +83,19 @@ class MetricSums:
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One line of a run's log: the loss and metrics of one split at one step, and the seconds since the run began."""
+    """One line of a run's log: the loss and metrics of one split at one step, and the seconds since the run began.
+
+    A row of a training step has the loss of its batch, the learning rate, the norm of the gradient and the speed.
+    """
 
     step: int
     epoch: float
-    split: Split
+    split: Logged
     values: dict[str, float]
     seconds: float
 
     def __post_init__(self) -> None:
-        check_one_of(SPLITS, split=self.split)
+        check_one_of(LOGGED, split=self.split)
 
     def value(self, name: str) -> float:
         """The loss or a metric; NaN if it is not there or not finite.

@@ -227,3 +227,30 @@ def test_epochs_and_steps_replace_each_other(flag: str, other: str) -> None:
         config = find_recipe(name)
         training = override(config, TrainingFlags(**{flag: 3}).overrides(config)).training
         assert (getattr(training, flag), getattr(training, other)) == (3, None)
+
+
+def test_train_says_something_before_it_imports_pytorch():
+    """The imports take seconds; here there is no PyTorch at all, and the first line is said all the same."""
+    program = (
+        "import sys\n"
+        "class NoTorch:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'torch': raise ImportError('there is no torch')\n"
+        "sys.meta_path.insert(0, NoTorch())\n"
+        "from headwork.cli import main; main(['train', 'digits-vit'])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
+    first, *rest = found.stderr.splitlines()
+    assert first == "loading PyTorch and digits-vit"
+    assert rest[-1] == "ImportError: there is no torch"
+
+
+def test_python_does_not_look_through_all_objects_again_before_it_leaves():
+    """That takes a second after the last line, with PyTorch and Matplotlib loaded."""
+    program = (
+        "import atexit, gc\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 1000))\n"  # called after what `main` registers
+        "from headwork.cli import main; main(['--version'])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
+    assert found.stdout.splitlines()[-1] == "True"

@@ -66,7 +66,9 @@ def test_json_writes_no_files_unless_asked(capsys, tmp_path, monkeypatch):
     assert not any(broken["holds"] for broken in answer["broken"])
     assert not list(tmp_path.iterdir())
     run(capsys, NAME, *SMALL, "--json", "--out", tmp_path)
-    assert (tmp_path / f"{NAME}.png").exists()
+    assert {path.suffix for path in tmp_path.iterdir()} == {".md", ".png"}
+    run(capsys, NAME, *SMALL, "--json", "--svg", "--out", tmp_path)
+    assert (tmp_path / f"{NAME}.svg").exists()
 
 
 def test_a_claim_that_fails_is_exit_code_1(capsys, tmp_path):
@@ -126,6 +128,8 @@ def test_stopping_keeps_the_pages_already_written(capsys, tmp_path, small_lab, m
         ([NAME, "--all"], "all runs every claim: leave out the name"),
         (["--all", "--set", "seed=1"], "set is for one claim: give its name, got seed=1"),
         (["--out", "x"], "out is for claims that run: give a name or --all, got x"),
+        (["--svg"], "svg is for claims that run: give a name or --all, got neither"),
+        ([NAME, "--json", "--svg"], "svg needs a folder: give --out beside --json, got none"),
         ([NAME, "--seeds", "0"], "seeds must be 1 or more, got 0"),
         ([NAME, "--seed", "-1"], "seed must lie in 0 .. 2^63 - 1, got -1"),
         ([NAME, "--set", "n_samples=0"], "n_samples must lie in 1 .. 100,000,000, got 0"),

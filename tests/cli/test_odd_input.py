@@ -234,7 +234,7 @@ def test_stdin_that_never_ends_a_line(
     from headwork.cli.arguments import lines_of_stdin
     from headwork.cli.predict import text_of_stdin
 
-    with open("/dev/zero", encoding="utf-8") as zeros:
+    with Path("/dev/zero").open(encoding="utf-8") as zeros:
         monkeypatch.setattr("sys.stdin", zeros)
         with pytest.raises(ValueError, match="stdin must have lines of at most 1,000,000 characters"):
             next(lines_of_stdin())

@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jaxtyping import jaxtyped
+from sklearn.model_selection import train_test_split
 
 from headwork.data import Batch, Dataset, Examples
 from headwork.data.examples import choose, random_numbers, split_by_label
@@ -233,3 +234,31 @@ def test_the_seed_says_which():
 def test_parts_without_room_for_each_label(n_valid, n_test, message):
     with pytest.raises(ValueError, match=message):
         split_by_label([0, 1, 2] * 30, n_valid, n_test, 0)
+
+
+@given(
+    counts=st.lists(st.integers(12, 40), min_size=2, max_size=5),
+    n_valid=st.integers(5, 11),
+    n_test=st.integers(5, 11),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_split_is_that_of_scikit_learn(counts: list[int], n_valid: int, n_test: int, seed: int) -> None:
+    """The split of a data set must not change: it says which examples a model has not seen."""
+    labels = np.random.default_rng(seed).permutation(np.repeat(range(len(counts)), counts))
+    rest, test = train_test_split(range(len(labels)), test_size=n_test, stratify=labels, random_state=seed)
+    train, valid = train_test_split(rest, test_size=n_valid, stratify=labels[rest], random_state=seed)
+    assert split_by_label(labels, n_valid, n_test, seed) == (sorted(train), sorted(valid), sorted(test))
+
+
+def test_the_digits_are_those_of_scikit_learn_which_is_not_imported() -> None:
+    program = (
+        "import sys, headwork as hw; data = hw.data.Digits(augment=False).load(); assert 'sklearn' not in sys.modules\n"
+        "import torch; from sklearn.datasets import load_digits; from headwork.data.examples import split_by_label\n"
+        "theirs = load_digits(); split = split_by_label(theirs.target, 300, 300, 0)\n"
+        "for part, indices in zip((data.train, data.valid, data.test), split):\n"
+        "    batch = part.batch(range(len(part)))\n"
+        "    assert torch.equal(batch.image[:, 0] * 16, torch.tensor(theirs.images[indices]).float())\n"
+        "    assert batch.label.tolist() == theirs.target[indices].tolist()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)

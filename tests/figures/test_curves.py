@@ -102,3 +102,15 @@ def test_a_percentage_is_drawn_in_per_cent():
 def test_the_axis_of_one_epoch_has_whole_epochs_only():
     ax = draw_curves([row(1, "valid")]).axes[0]
     assert all(tick == round(tick) for tick in ax.get_xticks())
+
+
+def test_a_short_run_shows_a_curve_by_step():
+    """Of 150 steps within an epoch there is one evaluation, and that alone would be a dot."""
+    steps = [row(step, "step", 1 / step, epoch=step / 200, lr=0.1) for step in range(1, 151)]
+    loss, metric = draw_curves(
+        [*steps, row(150, epoch=0.75), row(150, "valid", epoch=0.75, accuracy=0.5)], ACCURACY
+    ).axes
+    assert line(loss, "single steps").get_xydata().tolist() == [[step / 200, 1 / step] for step in range(1, 151)]
+    assert not [line for line in metric.lines if line.get_label() == "single steps"]  # a step has no accuracy
+    assert len([tick for tick in loss.get_xticks() if 0 <= tick <= 0.75]) > 2
+    assert line(loss, "training").get_xydata().tolist() == [[0.75, 0.5]]

@@ -667,3 +667,88 @@ def test_a_bias_of_the_wrong_shape_is_refused(as_users_run_it, attend, shape):
     q, k, v = random_qkv()
     with pytest.raises(ValueError, match=r"bias must broadcast to the scores \(2, 3, 5, 7\), got"):
         attend(q, k, v, bias=torch.zeros(shape, dtype=torch.float64))
+
+
+@both_paths
+def test_a_mask_without_heads_is_refused_with_what_to_write_instead(as_users_run_it, attend):
+    q, k, v = random_qkv()
+    visible = torch.ones(BATCH, QUERY, KEY, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"got \(2, 5, 7\): write visible\[:, None\] for a mask \(batch, query, key\)"):
+        attend(q, k, v, visible=visible)
+    torch.testing.assert_close(attend(q, k, v, visible=visible[:, None]), attend(q, k, v))
+
+
+@both_paths
+def test_a_boolean_bias_is_refused_with_what_to_write_instead(as_users_run_it, attend):
+    with pytest.raises(TypeError, match=r"bias must hold real numbers.* got torch.bool: a mask is passed as visible="):
+        attend(*random_qkv(), bias=torch.ones(QUERY, KEY, dtype=torch.bool))
+
+
+# Numbers at the ends of their range
+
+TINY = torch.finfo(torch.float32).tiny
+LARGE = 3e38
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("beta", [0.0, 1e-300, 0.3, 1.0, 1e30, math.inf])
+@pytest.mark.parametrize(
+    ("scores", "hard", "mean"),
+    [
+        ([1.0, -math.inf, 2.0], [0.0, 0.0, 1.0], [0.5, 0.0, 0.5]),
+        ([-math.inf, -math.inf, -math.inf], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]),
+        ([LARGE, -LARGE, LARGE], [0.5, 0.0, 0.5], [1 / 3, 1 / 3, 1 / 3]),
+        ([-LARGE, -LARGE, -math.inf], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]),
+    ],
+)
+def test_scores_at_the_ends_of_float32_make_no_nan(scores, hard, mean, beta, masked):
+    """-inf hides its key under every beta."""
+    x = torch.tensor([scores], requires_grad=True)
+    weights = softargmax(x, beta, torch.ones(1, 3, dtype=torch.bool) if masked else None)
+    weights.square().sum().backward() if weights.requires_grad else None
+    assert x.grad is None or x.grad.isfinite().all()
+    if beta < 1e-30:
+        torch.testing.assert_close(weights, torch.tensor([mean]))
+    elif beta >= 1e30 or LARGE in scores or -LARGE in scores:
+        torch.testing.assert_close(weights, torch.tensor([hard]))
+    else:
+        torch.testing.assert_close(weights, x.detach().mul(beta).softmax(-1).nan_to_num(0.0))
+
+
+def fading_scores(n_key=401):
+    """Weights from nearly 1 down through the numbers that are not normal to 0."""
+    return torch.stack([-torch.linspace(0, 120, n_key), torch.linspace(-110, 3, n_key)])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_weights_below_the_smallest_normal_number_are_exactly_zero_with_no_gradient(masked):
+    scores = fading_scores().requires_grad_()
+    visible = torch.ones_like(scores, dtype=torch.bool) if masked else None
+    weights, exact = softargmax(scores, visible=visible), softargmax(scores.detach().double())
+    assert ((exact > 0) & (exact < TINY)).any()
+    assert not ((weights > 0) & (weights < TINY)).any()
+    assert (weights[exact < 0.999 * TINY] == 0).all()
+    assert (weights[exact > 1.001 * TINY] > 0).all()
+    torch.testing.assert_close(weights.double(), exact, rtol=1e-4, atol=1e-37)
+    weights.sum(0).square().sum().backward()
+    assert (scores.grad[weights == 0] == 0).all()
+    assert (scores.grad[weights > 1e-30] != 0).all()
+
+
+def test_gradients_where_weights_fade_are_those_of_torch():
+    scores, theirs = fading_scores().requires_grad_(), fading_scores().double().requires_grad_()
+    for weights in (softargmax(scores), theirs.softmax(-1)):
+        (weights * torch.linspace(-1, 1, scores.shape[-1])).sum().backward()
+    torch.testing.assert_close(scores.grad.double(), theirs.grad, rtol=1e-3, atol=1e-7)
+
+
+def test_both_paths_agree_where_weights_fade(assert_same):
+    q, k, v = random_qkv(n_query=KEY)
+    v = v[..., : q.shape[-1]]
+    weights = attention_weights(q.float(), k.float(), beta=60.0)
+    assert (weights == 0).any()
+    assert_same(
+        lambda q, k, v: scaled_dot_product_attention(q, k, v, beta=60.0),
+        lambda q, k, v: fused_attention(q, k, v, beta=60.0),
+        *(q, k, v),
+    )

@@ -13,7 +13,7 @@ from headwork.functional import fused_attention, scaled_dot_product_attention
 
 BATCH, HEAD, QUERY, KEY, D_HEAD, D_VALUE = 2, 3, 5, 7, 11, 13
 
-every_beta = pytest.mark.parametrize("beta", [None, 0.0, 0.3, 50.0])
+every_beta = pytest.mark.parametrize("beta", [None, 0.0, 1e-320, 0.3, 50.0])
 value_width = pytest.mark.parametrize("d_value", [D_HEAD, D_VALUE])
 
 
@@ -48,10 +48,19 @@ def test_twins_agree_under_every_mask(assert_same, visible, beta, d_value):
 
 
 @every_beta
+@value_width
 @pytest.mark.parametrize("n_query", [1, 2, 5, 7, 11])
-def test_causal_twins_agree_for_fewer_as_many_and_more_queries(assert_same, n_query, beta):
-    """pytorch#103082: fewer queries stand on the last keys."""
-    assert_same(*both_forms(causal=True, beta=beta), *random_qkv(BATCH, HEAD, n_query=n_query))
+def test_causal_twins_agree_for_fewer_as_many_and_more_queries(assert_same, n_query, beta, d_value):
+    """pytorch#103082: fewer queries stand on the last keys. Values as wide as keys take another kernel."""
+    assert_same(*both_forms(causal=True, beta=beta), *random_qkv(BATCH, HEAD, n_query=n_query, d_value=d_value))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("beta", [0.0, 1e-320, 1e-42])
+def test_a_beta_that_vanishes_takes_the_mean_of_the_past(beta, dtype):
+    q, _, v = (t.to(dtype) for t in random_qkv(BATCH, HEAD, n_query=KEY, d_value=D_HEAD))
+    mean = v.cumsum(-2) / torch.arange(1, KEY + 1)[:, None]
+    torch.testing.assert_close(fused_attention(q, q, v, causal=True, beta=beta), mean)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

@@ -36,6 +36,7 @@ PLACES = {
     "in any order, twice": ([3.0, 0.0, 3.0], [6.0, 6.0, 1.0, 0.0]),
     "one": ([2.0], [3.0]),
 }
+TINY = torch.finfo(torch.float32).tiny
 every_place = pytest.mark.parametrize("places", PLACES.values(), ids=PLACES.keys())
 
 
@@ -385,12 +386,39 @@ def test_one_gradient_may_be_wanted_alone(wanted):
     torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_transforms_go_through_the_plain_lines_only():
+@pytest.mark.parametrize("mix", [mix_along_axes, mix_along_axes_plainly])
+def test_transforms_give_the_same(mix):
     x, rows, columns = torch.randn(3, 2, 4, 5, 7), torch.rand(11, 4, 4), torch.rand(11, 5, 5)
-    each = torch.vmap(lambda image: mix_along_axes_plainly(image, rows, columns))(x)
+    each = torch.vmap(lambda image: mix(image, rows, columns))(x)
     torch.testing.assert_close(each, torch.stack([mix_along_axes(image, rows, columns) for image in x]))
-    with pytest.raises(RuntimeError, match="functorch"):
-        torch.vmap(lambda image: mix_along_axes(image, rows, columns))(x)
+    for_rows = torch.func.grad(lambda rows: mix(x[0], rows, columns).square().sum())(rows)
+    rows.requires_grad_()
+    mix_along_axes(x[0], rows, columns).square().sum().backward()
+    torch.testing.assert_close(for_rows, rows.grad)
+
+
+# weights too small to count
+
+
+def hundreds_away():
+    """On 37 x 1 pixels a head of sharpness 1 has weights from 1 down to 1e-500."""
+    return (37, 1), torch.tensor([[0.0, 0.0], [0.7, 0.0]]), torch.tensor([1.0, 0.06])
+
+
+@pytest.mark.parametrize("path", ["rows", "table"])
+def test_weights_below_the_smallest_normal_number_are_exactly_zero(path):
+    grid, centre, alpha = hundreds_away()
+    weights = gaussian_axis_weights(grid, centre, alpha)[0] if path == "rows" else gaussian_weights(grid, centre, alpha)
+    exact = gaussian_axis_weights(grid, centre.double(), alpha.double())[0]
+    assert ((exact > 0) & (exact < TINY)).any()
+    assert not ((weights > 0) & (weights < TINY)).any()
+    torch.testing.assert_close(weights.reshape(exact.shape).double(), exact, rtol=1e-5, atol=1e-37)
+
+
+def test_both_paths_agree_where_weights_fade(assert_same):
+    grid, centre, alpha = hundreds_away()
+    x = torch.randn(2, *grid, 3, dtype=torch.float64)
+    assert_same(gaussian_attention, gaussian_attention_by_table, x, centre.double(), alpha.double())
 
 
 def test_mixing_heads_equals_the_table_in_value_and_gradient(assert_same):

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -124,3 +125,13 @@ def test_the_index_in_the_docs_lists_every_claim_and_nothing_fails():
 def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / link).exists(), link
+
+
+def test_a_figure_as_svg_for_slides(findings, tmp_path):
+    _, _, drawing = write_page(findings[0], tmp_path, svg=True)
+    assert drawing == tmp_path / "temperature.svg"
+    first = drawing.read_text()
+    assert ElementTree.fromstring(first).tag == "{http://www.w3.org/2000/svg}svg"
+    assert not re.search('href="(?!#|data:)', first)  # it needs no other file
+    write_page(findings[0], tmp_path, svg=True)
+    assert drawing.read_text() == first

@@ -207,12 +207,35 @@ def test_heads_are_placed_as_said(precision):
     layer, centre, alpha = random_layer(precision), torch.randn(N_HEADS, 2).double(), random_alpha(precision)
     layer.set_centres(centre, alpha)
     assert torch.equal(layer.centre, centre)
-    torch.testing.assert_close(layer.alpha, alpha, rtol=1e-5, atol=2e-6)
+    torch.testing.assert_close(layer.alpha, alpha, rtol=1e-12, atol=1e-12)
     assert layer.centre.requires_grad
     assert layer.sharpness.requires_grad
     table = gaussian_weights((ROWS, COLUMNS), centre, alpha)
     x = random_image()
-    torch.testing.assert_close(layer(x), by_table(layer, x, table), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(layer(x), by_table(layer, x, table), rtol=1e-10, atol=1e-10)
+
+
+def test_full_heads_in_float32_are_as_sharp_as_said():
+    """0.5 was 0.5000014 while what keeps alpha positive definite was added a second time."""
+    layer, alpha = GaussianAttention(D_MODEL, N_HEADS, precision="full"), 0.5 * torch.eye(2).repeat(N_HEADS, 1, 1)
+    layer.set_centres(torch.zeros(N_HEADS, 2), alpha)
+    torch.testing.assert_close(layer.alpha, alpha, rtol=0, atol=2e-7)
+
+
+NOT_SO_SHARP = {
+    "isotropic": torch.full((3,), 1e36),
+    "diagonal": torch.tensor([[1.0, 1e-36]]).repeat(3, 1),
+    "full": torch.diag_embed(torch.tensor([[1e6, 1e-3]])).repeat(3, 1, 1),
+}
+
+
+@pytest.mark.parametrize(("precision", "alpha"), NOT_SO_SHARP.items())
+def test_a_sharpness_that_the_heads_cannot_have_is_refused(precision, alpha):
+    layer = GaussianAttention(D_MODEL, N_HEADS, precision=precision)
+    before = layer.sharpness.detach().clone()
+    with pytest.raises(ValueError, match=f"alpha must be what {precision} heads in torch.float32 can have, got"):
+        layer.set_centres(torch.zeros(N_HEADS, 2), alpha)
+    assert torch.equal(layer.sharpness, before)
 
 
 def test_a_placed_head_looks_there():

@@ -15,6 +15,8 @@ from headwork.models import (
     EncoderConfig,
     EncoderDecoder,
     EncoderDecoderConfig,
+    GaussianImageEncoder,
+    GaussianImageEncoderConfig,
     ResNet,
     ResNetConfig,
     VisionTransformer,
@@ -83,6 +85,11 @@ def encoder_decoder(**changes: object) -> EncoderDecoder:
 def vision_transformer(**changes: object) -> VisionTransformer:
     settings = {"n_classes": 5, "image": (6, 15), "n_channels": 2, "patch": (2, 3), "n_layers": 2, **_LAYERS}
     return VisionTransformer(VisionTransformerConfig(**{**settings, **changes}))
+
+
+def gaussian_image_encoder(**changes: object) -> GaussianImageEncoder:
+    settings = {"n_classes": 5, "image": (6, 15), "n_channels": 2, "patch": (2, 3), "n_layers": 2, "d_model": 18}
+    return GaussianImageEncoder(GaussianImageEncoderConfig(**{**settings, **changes}))
 
 
 def resnet(**changes: object) -> ResNet:
@@ -167,6 +174,20 @@ EVERY_MODEL: dict[str, Case] = {
     ),
     "vision-transformer-larger-image": _image(vision_transformer, 10, 21),
     "resnet": _image(resnet, 13, 11),
+}
+
+IMAGE_HEADS: dict[str, choices.ImageHeads] = {
+    "gaussian": choices.GaussianHeads(n_heads=3),
+    "gaussian-diagonal": choices.GaussianHeads(n_heads=3, precision="diagonal"),
+    "gaussian-full": choices.GaussianHeads(n_heads=3, precision="full"),
+    "gaussian-values": choices.GaussianHeads(n_heads=3, d_value=4),
+    "shift": choices.ShiftHeads(n_heads=3),
+    "query-shift": choices.QueryShiftHeads(n_heads=3),
+    "content-shift": choices.ContentShiftHeads(n_heads=3),
+}
+GAUSSIAN_MODELS: dict[str, Case] = {
+    f"image-encoder-{name}": _image(lambda heads=heads: gaussian_image_encoder(heads=heads))
+    for name, heads in IMAGE_HEADS.items()
 }
 
 ONE_LAYER: dict[str, Case] = {

@@ -1,5 +1,6 @@
 """The caller's faults are named: argument, rule, value. 24 of 30 masks of a wrong shape are accepted elsewhere."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headwork import choices
+from headwork import choices, layers
 from headwork.models import (
+    Decoder,
     DecoderConfig,
     EncoderConfig,
     EncoderDecoderConfig,
@@ -303,3 +305,25 @@ def test_choices_that_do_not_fit_together(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         make(**changes)
+
+
+@pytest.mark.parametrize("position", ["alibi", "buckets", "relative"])
+@pytest.mark.parametrize("make", [encoder, decoder, encoder_decoder])
+def test_a_beta_that_leaves_no_room_for_a_bias_is_refused_at_once(
+    make: Callable[..., nn.Module], position: str
+) -> None:
+    with pytest.raises(ValueError, match=r"beta must be at most 1e\+06 with a bias .* got inf"):
+        make(heads=choices.Heads(n_heads=3, beta=math.inf), position=POSITIONS[position])
+    make(heads=choices.Heads(n_heads=3, beta=math.inf), position=choices.SinusoidalPositions())
+
+
+def test_a_position_code_of_ones_own_with_a_bias_is_no_exception() -> None:
+    class Fade(layers.Positions):
+        def bias(self, x: Tensor, n_key: int) -> Tensor:
+            return torch.zeros(1, 1, x.shape[1], n_key)
+
+    config = decoder(heads=choices.Heads(n_heads=3, beta=math.inf), position=choices.NoPositions()).config
+    with pytest.raises(ValueError, match=r"beta must be at most 1e\+06 with a bias .* got inf"):
+        Decoder(config, positions=Fade())
+    with pytest.raises(ValueError, match=r"beta must be at most 1e\+06 with a bias .* got inf"):
+        layers.MultiHeadAttention(18, 3, beta=math.inf, relative=layers.positions.RelativeShifts(18, 3, 6))

@@ -1,13 +1,18 @@
 """The image encoder of the ETH sheet, with each kind of head."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from einops import rearrange
 from torch.nn import functional as F
 
 import headwork as hw
 from headwork import choices
 from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig
 from headwork.serialise import config_from_dict, config_to_dict
+
+from .small_models import ready
 
 HEADS = {
     "gaussian": choices.GaussianHeads(n_heads=3),
@@ -74,3 +79,52 @@ def test_mixing_by_position_costs_what_the_formula_says():
 def test_a_patch_must_divide_the_image():
     with pytest.raises(ValueError, match="patch must divide the image"):
         make("gaussian", patch=(4, 4))
+
+
+def authors_logits(model: GaussianImageEncoder, image: torch.Tensor) -> torch.Tensor:
+    """BertImage of github.com/epfml/attention-cnn with the same parameters: models/transformer.py, models/bert.py."""
+    config, p, eps = model.config, dict(model.named_parameters()), model.config.norm.eps
+    rows, columns = config.patch
+    pixels = rearrange(image, "b c (i row) (j column) -> b i j (c row column)", row=rows, column=columns)
+    x = F.linear(pixels, p["patches.weight"].flatten(1), p["patches.bias"])  # features_upscale, and no norm
+    side = [torch.arange(n) for n in x.shape[1:3]]
+    pixel = torch.stack(torch.meshgrid(*side, indexing="ij"), -1)
+    delta = (pixel[None, None] - pixel[:, :, None, None]).to(x.dtype)
+    features = torch.cat([delta, delta**2], -1)
+    for i in range(config.n_layers):
+
+        def dense(x, name, i=i):
+            return F.linear(x, p[f"layers.{i}.{name}.weight"], p[f"layers.{i}.{name}.bias"])
+
+        def norm(x, name, i=i):
+            return F.layer_norm(x, x.shape[-1:], p[f"layers.{i}.{name}.weight"], p[f"layers.{i}.{name}.bias"], eps)
+
+        mu, a = (
+            p[f"layers.{i}.attention.centre"],
+            2 * p[f"layers.{i}.attention.sharpness"].exp(),
+        )  # their spread squared
+        target = -0.5 * torch.stack([-2 * a * mu[:, 0], -2 * a * mu[:, 1], a, a], -1)
+        scores = torch.einsum("ijkld,hd->ijhkl", features, target)
+        weights = scores.flatten(3).softmax(-1).view(scores.shape)
+        heads = torch.einsum("ijhkl,bkld->bijhd", weights, x).flatten(3)
+        x = norm(dense(dense(heads, "attention.out"), "dense") + x, "attention_norm")
+        hidden = F.gelu(dense(x, "feed_forward.up"))
+        x = norm(dense(hidden, "feed_forward.down") + x, "feed_forward_norm")
+    return F.linear(x.flatten(1, 2).mean(1), p["classifier.weight"], p["classifier.bias"])
+
+
+def test_it_is_the_authors_model():
+    config = replace(hw.models.published("gaussian-cifar"), image=(8, 12), d_model=14, n_layers=2)
+    model = ready(config.build())
+    image = torch.randn(3, 3, 8, 12, dtype=torch.float64)
+    torch.testing.assert_close(model(image), authors_logits(model, image), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("norm_order", ["pre", "post"])
+def test_the_norm_of_the_embedding_is_a_choice(norm_order):
+    given, without, as_ever = (
+        make("shift", norm_order=norm_order, embedding_norm=norm) for norm in (True, False, None)
+    )
+    assert given.layers.embedding_norm is not None
+    assert without.layers.embedding_norm is None
+    assert (as_ever.layers.embedding_norm is None) == (norm_order == "pre")

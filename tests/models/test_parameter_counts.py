@@ -18,6 +18,7 @@ from headwork.models import (
     ResNetConfig,
     VisionTransformer,
     VisionTransformerConfig,
+    published,
 )
 
 
@@ -77,6 +78,11 @@ def test_resnet_20_for_cifar_has_a_quarter_of_a_million() -> None:
     """269,722 as published, and two shortcuts that are convolutions with a norm."""
     shortcuts = (16 * 32 + 2 * 32) + (32 * 64 + 2 * 64)
     assert count(lambda: ResNet(ResNetConfig(n_classes=10))) == 269_722 + shortcuts == 272_474
+
+
+def test_the_gaussian_encoder_for_cifar_has_as_many_as_the_authors() -> None:
+    """As their BertImage counts itself, github.com/epfml/attention-cnn with runs/quadratic/run.sh."""
+    assert count(lambda: published("gaussian-cifar").build()) == 12_086_844
 
 
 def test_the_original_transformer_by_its_formula() -> None:

@@ -217,3 +217,11 @@ def test_names_of_classes_break_between_words_and_long_facts_have_a_row():
     style = STYLE.read_text()
     assert re.search(r"\ndd {[^}]*overflow-wrap: break-word", style)
     assert re.search(r"figure svg, figure img {[^}]*max-width: 100%", style)
+
+
+def test_a_flag_of_a_command_does_not_break():
+    """Browsers break after a hyphen: `-` on one line and `-out` on the next."""
+    page = Page("title")
+    page.add("", Facts((("command", "headwork train digits-vit --out runs/<1>"),)))
+    assert "<dd>headwork train digits-vit <span>--out</span> runs/&lt;1&gt;</dd>" in page.html()
+    assert "dd span { display: inline-block;" in page.html()

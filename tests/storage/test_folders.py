@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import headwork
-from headwork.storage.folders import DamagedError, append_to_file, link_file, new_folder, replace_file, sweep, verify
+from headwork.storage.folders import append_to_file, link_file, locked, new_folder, replace_file, sweep, verify
+from headwork.storage.sealed_json import DamagedError, sealed
 
 
 def write_example(path: Path) -> None:
@@ -224,6 +225,54 @@ def test_without_links_a_copy_is_made(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_manifest_says_which_version_wrote_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That of the code that runs, whatever the environment says is installed."""
-    monkeypatch.setattr("headwork.storage.folders.version", lambda _: "0.0.1")
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "0.0.1")
     write_example(tmp_path / "kept")
     assert json.loads((tmp_path / "kept" / "manifest.json").read_text())["headwork"] == headwork.__version__
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"notes.json": {"bytes": {}, "sha256": "0"}},
+        {"notes.json": {"bytes": 11}},
+        {"notes.json": 11},
+        {"../notes.json": {"bytes": 11, "sha256": "0"}},
+        {"/etc/passwd": {"bytes": 11, "sha256": "0"}},
+        {"": {"bytes": 11, "sha256": "0"}},
+        ["notes.json"],
+        None,
+    ],
+    ids=str,
+)
+def test_a_manifest_with_a_right_seal_that_is_none(tmp_path: Path, files: object) -> None:
+    write_example(tmp_path / "kept")
+    path = tmp_path / "kept" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["sha256"]
+    path.write_text(sealed(manifest | {"files": files}))
+    with pytest.raises(DamagedError, match=r"manifest\.json is damaged: it must list names of files in its folder"):
+        verify(tmp_path / "kept")
+
+
+def test_a_manifest_that_never_ends(tmp_path: Path) -> None:
+    write_example(tmp_path / "kept")
+    path = tmp_path / "kept" / "manifest.json"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(DamagedError, match=r"must be a file on a disk, got .*manifest\.json, which is a pipe"):
+        verify(tmp_path / "kept")
+    path.unlink()
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(DamagedError, match=r"manifest\.json must have at most 16,777,216 bytes, got"):
+        verify(tmp_path / "kept")
+
+
+def test_the_disk_has_every_folder_that_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new name is in the folder above it, which has to be flushed too."""
+    flushed = []
+    monkeypatch.setattr("headwork.storage.folders._flush", flushed.append)
+    with locked(tmp_path / "runs" / "one"):
+        assert {tmp_path, tmp_path / "runs"} <= set(flushed)
+        write_example(tmp_path / "runs" / "one" / "checkpoints" / "step")
+    assert {tmp_path / "runs" / "one", tmp_path / "runs" / "one" / "checkpoints"} <= set(flushed)

@@ -55,3 +55,35 @@ def test_where_no_claim_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a letter")
     with pytest.raises(OSError, match=r"cannot write .*file/run"), locked(tmp_path / "file" / "run"):
         pass
+
+
+def test_a_second_claim_in_the_same_process_is_refused_and_frees_nothing(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=r"this process is at work on .* already"), locked(tmp_path / "."):
+                pytest.fail("it is locked")
+        with claim(tmp_path) as other:
+            assert other.wait() == 1
+    with locked(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("name", [".lock", "heads.gif", "tensorboard", "checkpoints/step-00000001", "report.html"])
+def test_a_folder_with_a_link_is_not_claimed(tmp_path: Path, name: str) -> None:
+    """Whatever was written through it would be somebody else's."""
+    victim, link = tmp_path / "victim", tmp_path / "run" / name
+    victim.write_text("a letter")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(victim)
+    with pytest.raises(ValueError, match=f"run must hold no symbolic links, .* got {link}"), locked(tmp_path / "run"):
+        pytest.fail("it is locked")
+    assert victim.read_text() == "a letter"
+
+
+def test_a_lock_that_is_another_name_of_a_file_does_not_empty_it(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("a letter")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").hardlink_to(tmp_path / "victim")
+    with locked(tmp_path / "run"):
+        pass
+    assert (tmp_path / "victim").read_text() == "a letter"

@@ -1,18 +1,21 @@
 """A saved model is the same model, bit for bit, or it is refused by name."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.models.small_models import EVERY_MODEL
+from tests.storage.sealing import seal_again
 from torch import nn
 
 import headwork as hw
 from headwork import choices
 from headwork.models import DecoderConfig, published
 from headwork.storage import DamagedError, load, save
+from headwork.storage.sealed_json import sealed
 
 
 @pytest.mark.parametrize("name", EVERY_MODEL)
@@ -46,11 +49,19 @@ def test_a_flipped_bit_is_refused_by_name(tmp_path: Path, name: str) -> None:
         load(tmp_path / "model")
 
 
-def test_a_folder_without_a_manifest_is_read_as_others_write_it(tmp_path: Path) -> None:
-    model = published("digits-vit").build()
-    save(model, tmp_path / "model")
-    (tmp_path / "model" / "manifest.json").unlink()
-    assert torch.equal(load(tmp_path / "model").classifier.weight, model.classifier.weight)  # type: ignore[union-attr]
+@pytest.mark.parametrize("how", ["missing", "dangling", "lists nothing"])
+def test_a_folder_without_a_manifest_is_refused(tmp_path: Path, how: str) -> None:
+    save(published("digits-vit").build(), tmp_path / "model")
+    path = tmp_path / "model" / "manifest.json"
+    stated = json.loads(path.read_text())
+    path.unlink()
+    if how == "dangling":
+        path.symlink_to(tmp_path / "nowhere")
+    if how == "lists nothing":
+        del stated["sha256"]
+        path.write_text(sealed(stated | {"files": {}}))
+    with pytest.raises(DamagedError, match=r"has no manifest\.json|manifest\.json is .* must list config\.json"):
+        load(tmp_path / "model")
 
 
 @pytest.mark.parametrize(
@@ -58,6 +69,15 @@ def test_a_folder_without_a_manifest_is_read_as_others_write_it(tmp_path: Path) 
     [
         (lambda tensors: tensors.pop("classifier.bias"), "lacks classifier.bias"),
         (lambda tensors: tensors.update(more=torch.zeros(1)), "has the unknown more"),
+        (lambda tensors: tensors["classifier.bias"].fill_(math.nan), r"safetensors .*not finite in classifier\.bias"),
+        (lambda tensors: tensors["classifier.bias"][3:4].fill_(math.inf), r"not finite in classifier\.bias"),
+        *(
+            (
+                lambda tensors, dtype=dtype: tensors.update({"classifier.bias": torch.zeros(10).to(dtype)}),
+                rf"classifier\.bias must be of the dtype torch\.float32, got {dtype}",
+            )
+            for dtype in (torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn)
+        ),
         (
             lambda tensors: tensors.update({"classifier.bias": torch.zeros(11)}),
             r"must have the shape \(10,\)",
@@ -66,28 +86,81 @@ def test_a_folder_without_a_manifest_is_read_as_others_write_it(tmp_path: Path) 
 )
 def test_weights_that_do_not_fit(tmp_path: Path, change: object, message: str) -> None:
     save(published("digits-vit").build(), tmp_path / "model")
-    (tmp_path / "model" / "manifest.json").unlink()
     tensors = load_file(tmp_path / "model" / "model.safetensors")
     change(tensors)  # type: ignore[operator]
     save_file(tensors, tmp_path / "model" / "model.safetensors")
+    seal_again(tmp_path / "model")
     with pytest.raises(ValueError, match=message):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_in_other_precisions_are_welcome(tmp_path: Path, dtype: torch.dtype) -> None:
+    save(Decoder(3).to(dtype), tmp_path / "model")
+    assert load(tmp_path / "model", classes=[Decoder]).linear.weight.dtype == torch.float32  # type: ignore[union-attr]
+
+
+def test_weights_too_large_for_the_precision_that_is_asked_for(tmp_path: Path) -> None:
+    model = Decoder(3)
+    with torch.no_grad():
+        model.linear.weight.fill_(1e30)
+    save(model, tmp_path / "model")
+    with pytest.raises(ValueError, match=r"in the precision that was asked for, must have finite weights"):
+        load(tmp_path / "model", classes=[Decoder], dtype=torch.float16)
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+    model = Decoder(3)
+    with torch.no_grad():
+        model.linear.weight[1, 2] = math.nan
+    with pytest.raises(ValueError, match=r"model must have finite weights, got .* in linear\.weight"):
+        save(model, tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"n_layers": 10**5}, {"n_layers": 10**9}, {"d_model": 10**30}, {"n_classes": 10**30}, {"image": [10**9, 10**9]}],
+    ids=str,
+)
+def test_a_config_much_larger_than_its_weights_is_refused_before_it_is_built(tmp_path: Path, change: dict) -> None:
+    """A limit on the memory of this process, and the patience of whoever runs it, would end the test otherwise."""
+    save(published("digits-vit").build(), tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    about = json.loads(path.read_text())
+    about["model"] |= change
+    path.write_text(json.dumps(about))
+    seal_again(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"config\.json: |must have the shape"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "conversions", [5, {}, "ToAttention", [5], [{"kind": "ToAttention", "tolerance": "no"}]], ids=str
+)
+def test_conversions_that_are_none(tmp_path: Path, conversions: object) -> None:
+    save(published("digits-vit").build(), tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"conversions": conversions}))
+    seal_again(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"config\.json: "):
         load(tmp_path / "model")
 
 
 def test_folders_that_hold_no_model(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="folder must hold a model"):
         load(tmp_path)
-    with pytest.raises(ValueError, match="folder must hold a model"):
+    with pytest.raises(ValueError, match=r"folder must be one that exists, got .*nowhere"):
         load(tmp_path / "nowhere")
 
 
 def test_a_config_that_is_none(tmp_path: Path) -> None:
     save(published("digits-vit").build(), tmp_path / "model")
-    (tmp_path / "model" / "manifest.json").unlink()
     (tmp_path / "model" / "config.json").write_text("[1, 2")
+    seal_again(tmp_path / "model")
     with pytest.raises(DamagedError, match=r"config\.json is damaged"):
         load(tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text(json.dumps({"model": {"kind": "Lstm"}}))
+    seal_again(tmp_path / "model")
     with pytest.raises(ValueError, match=r"got 'Lstm'; if it is a class of your own, pass it: classes=\[Lstm\]"):
         load(tmp_path / "model")
 
@@ -105,6 +178,12 @@ def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
         (lambda model: setattr(model.layers[0].attention, "beta", 3.0), "got beta=3.0 at 'layers.0.attention'"),
         (lambda model: setattr(model.layers[0].attention_norm, "eps", 0.5), "got eps=0.5 at 'layers.0.attention_norm'"),
         (lambda model: setattr(model.layers[0], "dropout", nn.Dropout(0.7)), "got p=0.7 at 'layers.0.dropout'"),
+        (
+            lambda model: setattr(model.layers[0].feed_forward, "activation", torch.relu),
+            "got activation=.*relu at 'layers.0.feed_forward'",
+        ),
+        (lambda model: setattr(model.layers[0], "forward", torch.relu), "got forward=.*relu at 'layers.0'"),
+        (lambda model: setattr(model.layers[0], "attention_norm", LayerNorm()), "a LayerNorm at .* LayerNorm would be"),
     ],
 )
 def test_a_model_whose_settings_were_changed_is_not_saved(tmp_path: Path, change, message: str) -> None:
@@ -126,6 +205,36 @@ def test_double_precision_is_kept(tmp_path: Path) -> None:
         assert torch.equal(again.state_dict()[name], tensor), name
 
 
+class LayerNorm(nn.Module):
+    """Another one, with the same weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))
+
+
+class HalfLife(hw.layers.Positions):
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+
+def test_positions_that_were_swapped_in_are_kept_or_refused(tmp_path: Path) -> None:
+    config = DecoderConfig(vocab=11, n_layers=1, **SMALL)
+    swapped = hw.models.Decoder(config)
+    swapped.layers.positions = HalfLife(2.0)
+    with pytest.raises(ValueError, match=r"got a HalfLife at 'layers\.positions', where \w+ would be built"):
+        save(swapped, tmp_path / "swapped")
+    other = hw.models.Decoder(config, positions=HalfLife(2.0))
+    other.layers.positions = HalfLife(3.0)
+    with pytest.raises(ValueError, match=r"got rate=3\.0 at 'layers\.positions', where 2\.0 would be built"):
+        save(other, tmp_path / "other")
+    given = hw.models.Decoder(config, positions=HalfLife(2.0))
+    given.layers.positions.rate = 5.0
+    save(given, tmp_path / "given")
+    assert load(tmp_path / "given", classes=[HalfLife]).layers.positions.rate == 5.0
+
+
 class Decoder(nn.Module):
     """A class of one's own that has the name of one of ours."""
 
@@ -141,6 +250,27 @@ def test_a_class_with_the_name_of_one_of_ours(tmp_path: Path) -> None:
     again = load(tmp_path / "model", classes=[Decoder])
     assert type(again) is Decoder
     assert torch.equal(again.linear.weight, model.linear.weight)
+    message = r"config\.json: Decoder is a class of your own here, with the name of one of ours: pass it, classes=\[Dec"
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "model")
+
+
+class AlibiPositions(hw.layers.AlibiPositions):
+    """Steeper than ours, with the same argument: read as ours, a model would answer something else in silence."""
+
+    def bias(self, x: torch.Tensor, n_key: int) -> torch.Tensor:
+        return 2 * super().bias(x, n_key)
+
+
+def test_a_part_with_the_name_and_the_arguments_of_one_of_ours(tmp_path: Path) -> None:
+    heads, feed_forward = choices.Heads(n_heads=2), choices.FeedForward(d_ff=8)
+    config = DecoderConfig(vocab=7, d_model=8, n_layers=1, heads=heads, feed_forward=feed_forward)
+    model = hw.models.Decoder(config, positions=AlibiPositions(n_heads=2)).eval()
+    save(model, tmp_path / "model")
+    ids = torch.arange(5)[None]
+    torch.testing.assert_close(load(tmp_path / "model", classes=[AlibiPositions])(ids), model(ids))
+    with pytest.raises(ValueError, match="AlibiPositions is a class of your own here"):
+        load(tmp_path / "model")
 
 
 @pytest.mark.usefixtures("as_users_run_it")

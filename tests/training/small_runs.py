@@ -83,9 +83,10 @@ def read_tensors(path: Path) -> list[tuple[str, Tensor]]:
 
 
 def read_log(run: Path) -> list[dict[str, object]]:
-    """The metrics of a run, without the time they took."""
+    """The metrics of a run, without times and speeds and the check of each line, which these are part of."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    measured = ("seconds", "examples_per_second", "tokens_per_second", "sha256")
+    return [{key: value for key, value in row.items() if key not in measured} for row in rows]
 
 
 def read_state(checkpoint: Path) -> dict[str, object]:

@@ -42,8 +42,19 @@ def test_plain_lines_elsewhere(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert capsys.readouterr().err.splitlines() == [
         "digits in runs/digits [bold]",
         "epoch 1    train: loss 0.5000    valid: loss 0.2500, accuracy 97.50 %    best so far",
-        "step 6/10  loss 0.5000  10 examples/s  2:00 left",
+        "step 6/10  loss 0.5000  10 examples/s  0:02:00 left",
     ]
+
+
+def test_hours_are_not_taken_for_minutes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    lines = Lines()
+    lines.start(n_steps=1080, step=0)
+    for n_steps, left in ((2, "5:59:20"), (540, "0:20:00")):
+        now[0] += 40 if n_steps == 2 else 1160
+        lines.stepped(n_steps, loss=0.5, examples_per_second=10)
+        assert capsys.readouterr().err.rstrip().endswith(f"{left} left")
 
 
 def test_which_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from headwork.layers import GaussianAttention
 from headwork.training import SGD, AdamW, Constant, Cosine
-from headwork.training.learner import EMA, gradient_norm, learning_rate, make_optimiser, parameter_groups
+from headwork.training.learner import EMA
+from headwork.training.optimiser import gradient_norm, learning_rate, make_optimiser, parameter_groups
 
 
 @pytest.mark.filterwarnings("ignore:The epoch parameter")  # SequentialLR of PyTorch 2.8 warns of itself

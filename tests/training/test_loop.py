@@ -21,15 +21,18 @@ from tests.training.small_runs import (
 from torch import nn
 
 import headwork as hw
-from headwork.data import Dataset
+from headwork.data import Dataset, Digits
 from headwork.data.image_examples import ImageExamples
 from headwork.storage import DamagedError
+from headwork.storage.metrics_log import read_metrics
+from headwork.storage.sealed_json import sealed
 from headwork.tasks import Task
-from headwork.training import AdamW, Run, StoppedError, open_run, train_run
+from headwork.training import AdamW, Run, StoppedError, TrainingConfig, open_run, train_run
 from headwork.training import checkpoints as saving
 from headwork.training.checkpoints import checkpoints
 from headwork.training.display import Quiet, Values
-from headwork.training.plan import ordered_batches
+from headwork.training.optimiser import learning_rate
+from headwork.training.plan import Plan, ordered_batches
 
 
 class Ears(Quiet):
@@ -49,6 +52,12 @@ class Ears(Quiet):
 
     def say(self, text: str) -> None:
         self.said.append(text)
+
+
+def at_the_end(run: Run) -> str:
+    """What a run says last, so that nobody waits in silence."""
+    best = json.loads((run.folder / "checkpoints" / "best.json").read_text())["checkpoint"]
+    return f"evaluating the best checkpoint, of step {int(best.removeprefix('step-'))}"
 
 
 def misleading(run: Run) -> Dataset:
@@ -96,7 +105,7 @@ def test_loading_a_run_gives_its_best(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", epochs=4, optimiser=AdamW(lr=0.02))
     outcome = train_run(run)
     best = tmp_path / "run" / "checkpoints" / f"step-{outcome.best_step:08d}"
-    assert json.loads((tmp_path / "run" / "checkpoints" / "best.json").read_text()) == {"checkpoint": best.name}
+    assert json.loads((tmp_path / "run" / "checkpoints" / "best.json").read_text())["checkpoint"] == best.name
     for name, tensor in hw.load(run.folder).state_dict().items():
         assert torch.equal(tensor, dict(read_tensors(best / "model.safetensors"))[name])
     assert file_differences(run.folder / "model.safetensors", best / "model.safetensors") == []
@@ -126,7 +135,8 @@ def test_checkpoints_do_not_pile_up_before_the_first_evaluation(tmp_path: Path) 
 def test_the_log_has_the_metrics_and_nothing_twice(tmp_path: Path) -> None:
     run, ears = small_run(tmp_path / "run"), Ears()
     outcome = train_run(run, ears)
-    rows = read_log(run.folder)
+    log = read_log(run.folder)
+    rows = [row for row in log if row["split"] != "step"]
     assert [(row["step"], row["split"], row["epoch"]) for row in rows] == [
         (5, "train", 1.0),
         (5, "valid", 1.0),
@@ -142,7 +152,46 @@ def test_the_log_has_the_metrics_and_nothing_twice(tmp_path: Path) -> None:
     ]
     assert (run.folder / "tensorboard").is_dir()
     train_run(run)
-    assert read_log(run.folder) == rows
+    assert read_log(run.folder) == log
+
+
+def test_every_step_is_logged_with_its_loss_learning_rate_gradient_and_speed(tmp_path: Path) -> None:
+    run, ears = small_run(tmp_path / "run"), Ears()
+    train_run(run, ears)
+    rows = [row for row in read_metrics(run.folder / "metrics.jsonl") if row.split == "step"]
+    assert [row.step for row in rows] == list(range(1, 11))
+    assert [row.values["loss"] for row in rows] == ears.losses
+    training = run.config.training
+    rates = [training.optimiser.lr * learning_rate(training.schedule, step, 10) for step in range(10)]
+    assert [row.values["lr"] for row in rows] == rates
+    for row in rows:
+        assert row.values["gradient_norm"] > 0
+        assert row.values["examples_per_second"] > 0
+        assert "tokens_per_second" not in row.values  # images have none
+
+
+def test_steps_are_logged_of_a_run_that_fails_too(tmp_path: Path) -> None:
+    """They are written with the next evaluation, or when the run ends, however it ends."""
+    run = small_run(tmp_path / "run", evaluate_every=10)
+    with pytest.raises(StoppedError):
+        train_run(run, stop=StopAfter(3))
+    assert [(row["step"], row["split"]) for row in read_log(run.folder)] == [(1, "step"), (2, "step"), (3, "step")]
+
+    class Broken(Ears):
+        def stepped(self, step: int, loss: float, examples_per_second: float) -> None:
+            if step == 6:
+                raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        train_run(run, Broken())
+    assert [row["step"] for row in read_log(run.folder)] == [1, 2, 3, 4, 5]
+
+
+def test_a_long_run_logs_every_so_many_steps() -> None:
+    examples = Digits().load().train
+    for n_steps, n_logged in ((150, 150), (1000, 1000), (1001, 500), (10**6, 1000)):
+        plan = Plan.of(examples, TrainingConfig(steps=n_steps, batch_size=8))
+        assert sum(map(plan.logs, range(1, n_steps + 1))) == n_logged
 
 
 def test_what_is_evaluated_and_kept_is_the_average(tmp_path: Path) -> None:
@@ -191,7 +240,7 @@ def test_a_stop_says_how_to_go_on(tmp_path: Path) -> None:
         train_run(run, stop=StopAfter(7))
     ears = Ears()
     train_run(run, ears)
-    assert ears.said == [f"vit in {run.folder}", "going on from step 7 of 10"]
+    assert ears.said == [f"vit in {run.folder}", "going on from step 7 of 10", at_the_end(run)]
     assert len(ears.losses) == 3
 
 
@@ -271,7 +320,7 @@ def test_a_best_that_is_gone_is_named(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     train_run(run)
     note = run.folder / "checkpoints" / "best.json"
-    note.write_text('{"checkpoint": "step-00000099"}')
+    note.write_text(sealed({"checkpoint": "step-00000099"}))
     with pytest.raises(DamagedError, match=r"best\.json names .*step-00000099, which is not there"):
         hw.load(run.folder)
 
@@ -294,4 +343,4 @@ def test_nothing_is_said_before_the_check(tmp_path: Path) -> None:
         train_run(wrong, ears)
     assert ears.said == []
     train_run(run, ears)
-    assert ears.said == [f"vit in {run.folder}"]
+    assert ears.said == [f"vit in {run.folder}", at_the_end(run)]

@@ -9,10 +9,10 @@ import torch
 from tests.training.small_runs import read_log, read_tensors, small_run
 
 from headwork.functional.processor import ANSWERS
-from headwork.training import train_run
+from headwork.training import machine, train_run
 from headwork.training.checkpoints import checkpoints
 from headwork.training.config import Strategy, TrainingConfig
-from headwork.training.machine import check_device, check_precision, keep_memory, make_fabric
+from headwork.training.machine import check_device, check_precision, describe_load, keep_memory, make_fabric
 
 
 def training(**changes: object) -> TrainingConfig:
@@ -89,3 +89,25 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch, error:
 
     monkeypatch.setattr(ctypes, "CDLL", refuse)
     assert not keep_memory()
+
+
+@pytest.mark.parametrize(
+    ("n_threads", "seconds", "used", "busy"),
+    [(2, 1.0, 1.9, False), (2, 1.0, 0.9, True), (8, 1.0, 1.9, True), (1, 1.0, 0.3, False), (2, 0.0, 0.0, False)],
+)
+def test_a_busy_machine_is_noticed_and_said(
+    monkeypatch: pytest.MonkeyPatch, n_threads: int, seconds: float, used: float, busy: bool
+) -> None:
+    """Threads that have to wait for a processor wait for each other: fewer of them are faster."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: n_threads)
+    monkeypatch.setattr(machine.time, "monotonic", iter((100.0, 100 + seconds)).__next__)
+    monkeypatch.setattr(machine.time, "process_time", iter((7.0, 7 + used)).__next__)
+    said = describe_load(training(device="cpu"))
+    assert (said is not None) == busy
+    if said is not None:
+        assert f"{n_threads} threads get the time of {used:.1f} processors" in said
+        assert "OMP_NUM_THREADS=1" in said
+
+
+def test_a_busy_processor_does_not_matter_to_another_device() -> None:
+    assert describe_load(training(device="cuda")) is None

@@ -16,6 +16,7 @@ from headwork import choices
 from headwork.data import Batch, Dataset, ImageBatch, PairBatch, TextBatch, TokenBatch, Tokenizer
 from headwork.data.text_examples import PairExamples, Rows, TextExamples
 from headwork.layers import PatchEmbedding
+from headwork.metric import MetricSum
 from headwork.models import EncoderConfig
 from headwork.tasks import Classification, Task, Translation
 from headwork.training import SGD, AdamW, Constant, Cosine, RunConfig, StopRequest
@@ -50,7 +51,7 @@ class Trainer:
 
     def step(self, parts: Sequence[Batch]) -> float:
         doubled = [double(part) for part in parts]
-        return take_step(self.fabric, self.learner, self.task, doubled, self.plan, self.progress, StopRequest())
+        return take_step(self.fabric, self.learner, self.task, doubled, self.plan, self.progress, StopRequest()).loss
 
     def run(self) -> list[float]:
         """All steps, and the loss of each."""
@@ -210,7 +211,13 @@ def test_dropout_differs_from_step_to_step_and_part_to_part(monkeypatch: pytest.
     config, data = some_run("vit", dropout=0.5, accumulate=2, optimiser=SGD(lr=1e-30))
     trainer = Trainer(config, data)
     part, seen = double(data.train.batch(range(9))), []
-    monkeypatch.setattr(Progress, "after_part", lambda _, scores: seen.append(scores["loss"].total.item()))
+    after_part = Progress.after_part
+
+    def see(progress: Progress, scores: dict[str, MetricSum]) -> None:
+        seen.append(scores["loss"].total.item())
+        after_part(progress, scores)
+
+    monkeypatch.setattr(Progress, "after_part", see)
     for _ in range(2):
         trainer.step([part, part])
     assert len(seen) == len(set(seen)) == 4

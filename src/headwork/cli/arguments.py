@@ -1,6 +1,5 @@
 """What several commands take and say: a run, a model, texts on stdin, a file for a figure, the user's own modules."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from headwork.checks import LARGEST_JSON, check_file, naming
+from headwork.checks import check_file
 from headwork.tables import printable
 
 if TYPE_CHECKING:
@@ -25,7 +24,19 @@ LARGEST_SIZE = 10**7
 LONGEST_LINE = 10**6
 """Characters of stdin, which may be a device that never ends a line."""
 IMPORT_HELP = "A module of your own whose classes the files of a run or model may name; can be given again."
-MODEL_HELP = "A published model (see `headwork models`), a config.json file, or the folder of a model or run."
+MODEL_HELP = (
+    "A published model (see `headwork models`), a config.json file, or the folder of a model (ours or Hugging Face's) "
+    "or run."
+)
+
+
+@contextmanager
+def without_denormals() -> Iterator[None]:
+    """For a command that computes: before PyTorch, which is imported here and not for help, starts its threads."""
+    from headwork.functional.denormals import flush_denormals
+
+    with flush_denormals():
+        yield
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +80,7 @@ class OfRunOrModel(OfRun):
     ] = None
 
     def open(self) -> "tuple[Run, nn.Module]":
-        from headwork.storage import load
+        from headwork.hub import load
         from headwork.training import open_run
         from headwork.training.run import is_run
 
@@ -91,11 +102,15 @@ class OfModel(Imports):
 
     def find_config(self) -> Any:
         """The config of a published model, or what a file describes: a config, or a model of the user's own."""
+        from headwork.hub import is_pretrained, read_config
         from headwork.models import CLASSES, published
         from headwork.serialise import config_from_dict
-        from headwork.storage.models import CONFIG
+        from headwork.storage.models import CONFIG, check_passed, explain_config, read_own_config
+        from headwork.storage.sealed_json import LARGEST_JSON, DamagedError
 
         path = Path(self.model)
+        if is_pretrained(path):
+            return read_config(path)
         if (path / CONFIG).is_file():
             path = path / CONFIG
         elif path.suffix != ".json":
@@ -105,12 +120,12 @@ class OfModel(Imports):
             return published(self.model)
         check_file(path, "model", LARGEST_JSON, "a config file")
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ValueError(f"model must be a config file in JSON, got {path} ({error})") from None
-        of_folder = isinstance(data, dict) and "model" in data
-        with naming(path):
-            return config_from_dict(data["model"] if of_folder else data, CLASSES, self.own_classes)
+            data = read_own_config(path)
+        except DamagedError as error:
+            raise ValueError(f"model must be a config file in JSON that is whole, got {path} ({error})") from None
+        with explain_config(path):
+            check_passed(data, CLASSES, self.own_classes)
+            return config_from_dict(data.get("model", data), CLASSES, self.own_classes)
 
     @contextmanager
     def fake_model(self) -> "Iterator[tuple[nn.Module, list[Tensor]]]":
@@ -129,12 +144,15 @@ class OfModel(Imports):
     def load_converted(self) -> "nn.Module | None":
         """The model in a folder if it was converted, which changes its weights and not its config."""
         from headwork.storage import load
-        from headwork.storage.models import CONFIG, read_json
+        from headwork.storage.models import CONFIG
+        from headwork.storage.sealed_json import DamagedError, read_json
 
         folder = Path(self.model)
-        if not (folder / CONFIG).is_file() or "conversions" not in read_json(folder / CONFIG):
+        try:
+            is_converted = "conversions" in read_json(folder / CONFIG)
+        except DamagedError:  # there is none, or it is read once more and explained
             return None
-        return load(folder, classes=self.own_classes)
+        return load(folder, classes=self.own_classes) if is_converted else None
 
     def find_image_size(self, config: object) -> tuple[int, int]:
         """For a model that takes images of any size: those that its run was trained on, or 32 x 32."""

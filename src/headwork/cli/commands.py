@@ -3,6 +3,8 @@
 Exit code 0: done; 1: it failed; 2: you asked wrongly; 3: a number was not finite; 130, 143: you stopped it.
 """
 
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from tyro.extras import subcommand_cli_from_dict
 
 import headwork
 from headwork.checks import nearest
+from headwork.cli.accept import Accept
 from headwork.cli.arguments import Terminal, complain
 from headwork.cli.compare import Compare
 from headwork.cli.convert import Convert
@@ -36,7 +39,7 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Callable[..., Command]] = {
     command.__name__.lower(): command
-    for command in (Train, Evaluate, Predict, Generate, Translate, Compare, Convert, Trace, Cost, Models, Lab)
+    for command in (Train, Accept, Evaluate, Predict, Generate, Translate, Compare, Convert, Trace, Cost, Models, Lab)
 }
 
 
@@ -60,6 +63,7 @@ def parse(arguments: list[str]) -> Command:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the return value is the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    atexit.register(gc.freeze)  # Python would look through every object once more, a second after the last line
     if arguments == ["--version"]:
         print(f"headwork {headwork.__version__}")
         return 0

@@ -24,15 +24,16 @@ class Compare(Imports):
     def run(self) -> None:
         from headwork.reports.compare import compare
         from headwork.storage.metrics_log import METRICS, read_metrics
+        from headwork.storage.models import CONFIG
         from headwork.training import open_run
-        from headwork.training.run import is_run
 
         self.check()
         names = [run.resolve().name for run in self.runs]
         if len(set(names)) < len(names):
             names = [str(run) for run in self.runs]
         folders = dict(zip(names, self.runs, strict=True))
-        runs = {name: open_run(folder, self.own_classes) for name, folder in folders.items() if is_run(folder)}
+        with_config = {name: folder for name, folder in folders.items() if (folder / CONFIG).exists()}
+        runs = {name: open_run(folder, self.own_classes) for name, folder in with_config.items()}
         of_tasks = {run.task.metrics for run in runs.values()} if len(runs) == len(names) else set()
         shared = of_tasks.pop() if len(of_tasks) == 1 else ()  # the first of them chose the best checkpoint
         found = compare(

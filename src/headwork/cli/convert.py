@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from headwork.cli.arguments import without_denormals
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -39,10 +41,11 @@ class Convert:
     ] = None
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
 
+    @without_denormals()
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.convert import compare
-        from headwork.storage import load
+        from headwork.hub import load
         from headwork.storage.models import save_with
         from headwork.training.run import is_run, open_run
 

@@ -32,9 +32,8 @@ class Trace(OfModel):
         self.check()
         texts = self.read_text()
         with self.fake_model() as (model, inputs):
-            if texts:
-                inputs = [torch.zeros(1, len(text.ids), dtype=torch.long) for text in texts]
-            table = trace(model, *inputs)
+            ids = [torch.zeros(1, len(text.ids), dtype=torch.long) for text in texts]
+            table = trace(model, *(ids or inputs))
             n_parameters = sum(p.numel() for p in model.parameters())
         if self.figure is not None and n_parameters > LARGEST_DRAWN:
             raise ValueError(f"figure needs the weights of {self.model}, {n_parameters:,} of them: too many")
@@ -100,8 +99,8 @@ class Trace(OfModel):
 
         from headwork.data import read_image, sample_digit, sample_photo
         from headwork.figures import draw_inside
+        from headwork.hub import load
         from headwork.models import describe
-        from headwork.storage import load
 
         config = self.find_config()
         torch.manual_seed(0)

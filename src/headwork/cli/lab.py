@@ -36,6 +36,7 @@ class Lab:
     set: Annotated[
         tuple[str, ...], arg(metavar="FIELD=VALUE ...", help="Other values for the setup of the claim.")
     ] = ()
+    svg: Annotated[bool, arg(help="Draw each figure as SVG too, for slides.")] = False
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
 
     def run(self) -> None:
@@ -60,6 +61,10 @@ class Lab:
             raise ValueError(f"set is for one claim: give its name, got {' '.join(self.set)}")
         if self.out is not None and self.name is None and not self.all:
             raise ValueError(f"out is for claims that run: give a name or --all, got {self.out}")
+        if self.svg and self.name is None and not self.all:
+            raise ValueError("svg is for claims that run: give a name or --all, got neither")
+        if self.svg and self.json and self.out is None:
+            raise ValueError("svg needs a folder: give --out beside --json, got none")
 
     def _claims(self) -> "list[tuple[Claim[Any, Any], Experiment]]":
         """What to run, with which setup: whatever is wrong with them is found here, before anything runs."""
@@ -75,7 +80,7 @@ class Lab:
         finding = claim.examine(setup, self.seeds, broken=True)
         print(json.dumps(finding.as_dict(), indent=2) if self.json else describe(finding))
         if folder is not None:
-            for path in write_page(finding, folder):
+            for path in write_page(finding, folder, svg=self.svg):
                 print(path, file=sys.stderr)
         return finding
 
@@ -96,7 +101,7 @@ class Lab:
                 progress.update(task, description=claim.name)
                 finding = claim.examine(setup, self.seeds, broken=True)
                 if folder is not None:
-                    write_page(finding, folder)
+                    write_page(finding, folder, svg=self.svg)
                 findings.append(finding)
                 done = f"{len(findings)}/{len(claims)}"
                 progress.console.print(f"{done:>7} {claim.name}: {finding.outcome} ({finding.seconds:.1f} s)")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import OfRunOrModel, complain, lines_of_stdin
+from headwork.cli.arguments import OfRunOrModel, complain, lines_of_stdin, without_denormals
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -35,28 +35,29 @@ class Evaluate(OfRunOrModel):
     batch_size: Annotated[int, arg(help="Examples at once.")] = 64
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
 
+    @without_denormals()
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.training.display import show
-        from headwork.training.nonfinite import NonFiniteError
         from headwork.training.plan import ordered_batches
 
         check_positive(batch_size=self.batch_size)
         run, model = self.open()
         examples = getattr(run.load_data(), self.split)
         metrics = run.task.evaluate(model, ordered_batches(examples, self.batch_size)).metrics
-        if any(map(math.isnan, metrics.values())):
-            raise NonFiniteError(f"{self.run_folder} gives what is not a number: {show(metrics, run.task)}")
+        check_finite(self.run_folder, metrics)
         if self.json:
-            finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-            print(json.dumps({"run": str(self.run_folder), "split": self.split, "examples": len(examples), **finite}))
+            print(json.dumps({"run": str(self.run_folder), "split": self.split, "examples": len(examples), **metrics}))
         else:
             print(f"{self.run_folder} on {len(examples)} {self.split} examples: {show(metrics, run.task)}")
 
 
 @dataclass(frozen=True)
 class Predict(OfRunOrModel):
-    """Label images or texts with the best checkpoint of a run, or a model that was made from it."""
+    """Label images or texts with the best checkpoint of a run, or a model that was made from it.
+
+    Images also with a folder of Hugging Face's.
+    """
 
     files: Annotated[
         Positional[tuple[Path, ...]], arg(help="Images or texts; a folder of images; - for a text from stdin.")
@@ -66,14 +67,21 @@ class Predict(OfRunOrModel):
     skip_bad: Annotated[bool, arg(help="Count files that cannot be read instead of stopping at the first.")] = False
     json: Annotated[bool, arg(help="Print a line of JSON for each file.")] = False
 
+    @without_denormals()
     def run(self) -> None:
         from headwork.checks import check_positive
+        from headwork.hub import find_folder, is_pretrained
         from headwork.models import describe
         from headwork.tasks import LabelTask
 
         check_positive(top=self.top)
         if not self.files:
             raise ValueError("files must name at least one file, got none")
+        if self.like is None and is_pretrained(folder := find_folder(str(self.run_folder))):
+            if self.invert:
+                raise ValueError(f"invert is for runs, got it for {folder}, which says itself how images are read")
+            self.predict_all(*open_classifier(folder), is_image=True)
+            return
         run, model = self.open()
         description = describe(model)
         if not isinstance(run.task, LabelTask) or description is None or description.input not in ("image", "text"):
@@ -93,7 +101,6 @@ class Predict(OfRunOrModel):
         import torch
 
         from headwork.batches import call_model
-        from headwork.training.nonfinite import NonFiniteError
 
         n_bad = n_good = 0
         for path in self.find_files(is_image=is_image):
@@ -108,8 +115,7 @@ class Predict(OfRunOrModel):
             n_good += 1
             with torch.no_grad():
                 probabilities = task.probabilities(call_model(model, batch))[0].tolist()
-            if not all(map(math.isfinite, probabilities)):
-                raise NonFiniteError(f"{self.run_folder} gives probabilities of {path} that are not numbers")
+            check_finite(path, dict(zip(task.labels, probabilities, strict=True)))
             print(self.say(path, probabilities, task.labels), flush=True)
         if n_bad:
             complain(f"skipped {n_bad} of {n_bad + n_good} files")
@@ -126,6 +132,41 @@ class Predict(OfRunOrModel):
         if self.json:
             return json.dumps({"file": str(path), "labels": [{"label": name, "probability": p} for name, p in best]})
         return f"{path}: " + ", ".join(f"{name} {100 * probability:.1f} %" for name, probability in best)
+
+
+def check_finite(what: Path, numbers: dict[str, float]) -> None:
+    """Raise instead of printing what is no number, and no JSON either."""
+    from headwork.training import NonFiniteError
+
+    for name, number in numbers.items():
+        if not math.isfinite(number):
+            raise NonFiniteError(f"{what} gives {number} for {name}: the numbers in the model grow too large")
+
+
+def open_classifier(folder: Path) -> "tuple[nn.Module, LabelTask, Read]":
+    """A classifier of images in a folder of Hugging Face's, its labels, and its own way to read an image."""
+    import torch
+
+    from headwork.data import ImageBatch
+    from headwork.data.images import open_image
+    from headwork.hub import ImagePreprocessing, labels_of, load_pretrained, note_of_unverified
+    from headwork.models import describe
+    from headwork.tasks import Classification
+
+    model = load_pretrained(folder, dtype=torch.float32)
+    description = describe(model)
+    if description is None or (description.input, description.output) != ("image", "class"):
+        raise ValueError(f"run must be one of a classifier of images, got {folder}")
+    if note := note_of_unverified(folder):
+        complain(note)
+    preprocessing = ImagePreprocessing.load(folder)
+    task = Classification(labels_of(folder, description.n_outputs))
+
+    def read(path: Path) -> ImageBatch:
+        with open_image(path) as image:
+            return ImageBatch(preprocessing(image), torch.tensor([0]))
+
+    return model, task, read
 
 
 def image_reader(run: "Run", description: "Description", *, invert: bool = False) -> Read:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headwork.training import Run, TrainingResult
     from headwork.training.recorder import Watcher
 
+DEFAULT = "digits-vit"
 SET_HELP = "Set any field of the config by its path: training.optimiser.lr=1e-3, model.position=RotaryPositions."
 
 
@@ -30,7 +31,7 @@ class Train(Imports, TrainingFlags):
     """Train a model by a recipe, evaluate it, and write a report; or go on with a run that was stopped."""
 
     recipe: Annotated[
-        Positional[str | None], arg(help="One of --list, or your own: my_module:my_recipe; digits-vit unless given.")
+        Positional[str | None], arg(help=f"One of --list, or your own: my_module:my_recipe; {DEFAULT} unless given.")
     ] = None
     out: Annotated[Path | None, arg(help="A new folder for the run; runs/RECIPE unless given.")] = None
     resume: Annotated[Path | None, arg(help="Go on with the run in this folder, as it was begun.")] = None
@@ -42,13 +43,19 @@ class Train(Imports, TrainingFlags):
         if self.list:
             print(list_recipes(as_json=self.json))
             return
+        if is_first_process():  # what follows takes seconds, and a user should not wonder
+            print(f"loading PyTorch and {self.resume or self.recipe or DEFAULT}", file=sys.stderr, flush=True)
         from headwork.training import train_run
         from headwork.training.display import Quiet, make_display
+        from headwork.training.machine import describe_load
 
         run, data = self.find_run()
         display = make_display() if is_first_process() else Quiet()
+        if (busy := describe_load(run.config.training)) is not None:
+            display.say(busy)
         result = train_run(run, display, watchers=watchers_for(run, data), data=data)
         if is_first_process():
+            display.say(f"writing the report of step {result.best_step}, the best")
             self.report(run, data, result)
 
     def report(self, run: "Run", data: "Dataset", result: "TrainingResult") -> None:
@@ -93,7 +100,7 @@ class Train(Imports, TrainingFlags):
             run = open_run(self.resume, self.own_classes)
             return run, run.load_data()
         seed_everything(self.seed or 0)  # for a recipe that builds its model
-        config = find_recipe(self.recipe or "digits-vit")
+        config = find_recipe(self.recipe or DEFAULT)
         config = override(config, self.overrides(config) | read_settings(self.set), self.own_classes)
         if self.out is None and "WORLD_SIZE" in os.environ:
             raise ValueError("out must be given when many processes work on one run, got none")

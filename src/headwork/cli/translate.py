@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import OfRun, lines_of_stdin, warn_of_unknown
+from headwork.cli.arguments import OfRun, lines_of_stdin, warn_of_unknown, without_denormals
 
 LONGEST_TRANSLATION = 4096
 """Tokens; a model that never ends its translation would go on for ever."""
@@ -25,6 +25,7 @@ class Translate(OfRun):
     max_new_tokens: Annotated[int, arg(help="The longest translation, in tokens.")] = 64
     json: Annotated[bool, arg(help="Print a line of JSON for each text.")] = False
 
+    @without_denormals()
     def run(self) -> None:
         import torch
 

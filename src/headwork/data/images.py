@@ -1,5 +1,7 @@
 """Images as tensors `batch channel row column` with values from 0 to 1."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -51,12 +53,19 @@ def sample_photo(size: tuple[int, int], n_channels: int = 3) -> Float[Tensor, "1
 def read_image(path: Path, size: tuple[int, int], n_channels: int) -> Float[Tensor, "1 channel row column"]:
     """An image file at the given (rows, columns), in colour (3 channels) or grey (1), turned as its EXIF data says."""
     _check_channels(n_channels)
+    with open_image(path) as image:
+        return _as_tensor(image, size, n_channels)
+
+
+@contextmanager
+def open_image(path: Path) -> Iterator[Image.Image]:
+    """An image file with 8 bits for each number, turned as its EXIF data says, while the block lasts."""
     check_file(path, "image", LARGEST_IMAGE)
     try:
         # By its name Pillow would map a TIFF into memory, and scramble one that its EXIF data turns.
         with path.open("rb") as file, Image.open(file) as image:
             ImageOps.exif_transpose(image, in_place=True)
-            return _as_tensor(image, size, n_channels)
+            yield _with_eight_bits(image) if image.mode[0] in "IF" else image
     except MemoryError:
         raise
     except Exception as error:  # a broken file can make Pillow raise anything
@@ -110,8 +119,6 @@ def _check_channels(n_channels: int) -> None:
 def _as_tensor(image: Image.Image, size: tuple[int, int], n_channels: int) -> Float[Tensor, "1 channel row column"]:
     _check_channels(n_channels)
     rows, columns = size
-    if image.mode[0] in "IF":
-        image = _with_eight_bits(image)
     if image.has_transparency_data:
         image = _on_paper(image.convert("RGBA"))
     resized = image.convert("L" if n_channels == 1 else "RGB").resize((columns, rows), Image.Resampling.BICUBIC)

@@ -68,6 +68,10 @@ class Tokenizer:
         special = tuple(tokenizer.id_to_token(i) for i in range(len(SPECIAL)))
         if special != SPECIAL or sorted(ids.values()) != list(range(len(ids))):
             raise ValueError(f"tokens must be numbered without a gap and start with {SPECIAL}, got {special}")
+        for part in (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder, tokenizer.post_processor):
+            # One that takes for ever on some text ends the process.
+            if part is not None and b'"Regex":' in part.__getstate__():
+                raise ValueError(f"a tokenizer must have no regular expressions of its own, got {part}")
         self.tokenizer = tokenizer
 
     @classmethod

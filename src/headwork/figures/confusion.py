@@ -98,7 +98,7 @@ def list_classes(
     right = torch.bincount(truth[truth == predicted], minlength=len(labels)).tolist()
     examples = torch.bincount(truth, minlength=len(labels)).tolist()
     wrong = truth != predicted
-    pairs, counts = (truth[wrong] * len(labels) + predicted[wrong]).unique(return_counts=True)
+    pairs, counts = (truth[wrong] * len(labels) + predicted[wrong]).unique(return_counts=True)  # type: ignore[no-untyped-call]
     order = counts.argsort(stable=True)  # the most frequent last, so that it is what stays in the dict
     worst = {
         pair // len(labels): (labels[pair % len(labels)], count)

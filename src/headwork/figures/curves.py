@@ -79,6 +79,9 @@ def _panels(metric: Metric, height: float) -> tuple[Figure, dict[Axes, Metric]]:
 def _draw_run(ax: Axes, rows: Sequence[MetricRow], metric: Metric, best: MetricRow | None) -> None:
     train, valid = ([row for row in rows if row.split == split] for split in ("train", "valid"))
     epochs, name = {math.ceil(row.epoch) for row in train}, metric.name
+    steps = [row for row in rows if row.split == "step" and name in row.values]
+    if steps:
+        ax.plot(*_points(steps, name), color="0.6", alpha=0.7, linewidth=0.8, label="single steps")
     if len(train) > N_ROWS_FOR_MEANS * len(epochs):
         ax.plot(*_points(train, name), color="0.6", alpha=0.5, linewidth=0.8)
         _plot(ax, *_means(train, name), color="0.45", linestyle="--", label="training, mean of each epoch")
@@ -116,7 +119,10 @@ def _draw_validation(ax: Axes, runs: Mapping[str, Sequence[MetricRow]], metric: 
 def _style(ax: Axes, title: str, metric: Metric) -> None:
     ax.set(xlabel="epoch", title=title)
     ax.title.set(fontweight="bold", parse_math=False)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if ax.dataLim.x1 < 1:  # within the first epoch its parts count
+        ax.set_xlim(left=0)
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     if metric.percent:
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     ax.spines[["top", "right"]].set_visible(False)

@@ -15,6 +15,7 @@ from headwork.functional.fused import fused_rms_norm as fused_rms_norm
 from headwork.functional.gaussian import gaussian_attention as gaussian_attention
 from headwork.functional.gaussian import gaussian_attention_by_table as gaussian_attention_by_table
 from headwork.functional.gaussian import gaussian_axis_weights as gaussian_axis_weights
+from headwork.functional.gaussian import gaussian_vectors as gaussian_vectors
 from headwork.functional.gaussian import gaussian_weights as gaussian_weights
 from headwork.functional.gaussian import mix_along_axes as mix_along_axes
 from headwork.functional.gaussian import mix_heads_along_axes as mix_heads_along_axes
@@ -33,7 +34,6 @@ from headwork.functional.positions import sinusoids as sinusoids
 from headwork.functional.relative import alibi_bias as alibi_bias
 from headwork.functional.relative import alibi_slopes as alibi_slopes
 from headwork.functional.relative import distance as distance
-from headwork.functional.relative import gaussian_vectors as gaussian_vectors
 from headwork.functional.relative import grid_shifts as grid_shifts
 from headwork.functional.relative import quadratic_codes as quadratic_codes
 from headwork.functional.relative import relative_index as relative_index

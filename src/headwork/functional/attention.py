@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headwork.functional.processor import check_products
+from headwork.functional.processor import check_products, has_numbers
 from headwork.functional.relative import not_ahead
 
 LARGEST_BETA_FOR_A_SUM = 1e6
@@ -27,8 +27,10 @@ def softargmax(
     $$\alpha_j = \frac{e^{\beta s_j}}{\sum_{k \text{ visible}} e^{\beta s_k}}$$
 
     The inverse temperature `beta` runs from 0 (the mean of what is visible) to infinity (hard
-    attention: the largest score takes all, ties share, and no gradient reaches the scores). Half
-    precision is computed in float32.
+    attention: the largest score takes all, ties share, and no gradient reaches the scores). A score of
+    -inf hides its key as well. Half precision is computed in float32. A weight below the smallest normal
+    number (1e-38 in float32) is exactly 0 and passes no gradient: on many processors each product with
+    such a number takes a hundred cycles.
 
     >>> softargmax(torch.tensor([[0.0, 0.0]]))
     tensor([[0.5000, 0.5000]])
@@ -40,17 +42,24 @@ def softargmax(
     check_beta(beta)
     check_visible(visible, scores.shape)
     precise = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-    lowest = torch.finfo(precise.dtype).min
-    best = (precise if visible is None else precise.masked_fill(~visible, lowest)).detach().amax(-1, keepdim=True)
-    if beta < torch.finfo(precise.dtype).max:
-        scaled = beta * (precise - best)  # measured from the best score, no beta can overflow
-        weights = torch.softmax(scaled if visible is None else scaled.masked_fill(~visible, lowest), dim=-1)
-    else:
-        is_best = ((precise == best) if visible is None else (precise == best) & visible).to(precise.dtype)
-        weights = is_best / is_best.sum(-1, keepdim=True).clamp(min=1)
-    if visible is not None:
-        weights = weights.masked_fill(~visible, 0.0)
+    seen = precise if visible is None else precise.masked_fill(~visible, -math.inf)
+    number = torch.finfo(seen.dtype)
+    best = seen.detach().amax(-1, keepdim=True).clamp(min=number.min)
+    if beta >= number.max:
+        is_best = (seen == best).to(seen.dtype)
+        return (is_best / is_best.sum(-1, keepdim=True).clamp(min=1)).to(scores.dtype)
+    # Measured from the best score no beta can overflow; times a beta of nothing no score can, but for -inf.
+    scaled = beta * (seen - best if beta >= number.tiny else seen.clamp(min=number.min))
+    weights = torch.softmax(scaled, dim=-1)
+    if visible is not None or beta < number.tiny or not _all_at_least(number.tiny, weights):
+        hidden = (seen == -math.inf) | (weights.detach() < number.tiny)
+        weights = torch.softmax(scaled.masked_fill(hidden, number.min), dim=-1).masked_fill(hidden, 0.0)
     return weights.to(scores.dtype)
+
+
+def _all_at_least(least: float, t: Tensor) -> bool:
+    """Whether that is known: without a look at the numbers it is not, and on other devices a look takes too long."""
+    return t.device.type == "cpu" and has_numbers(t) and t.numel() > 0 and bool(t.detach().amin() >= least)
 
 
 def attention_scores(
@@ -137,7 +146,11 @@ def default_beta(q: Float[Tensor, "*batch query d_head"]) -> float:
 def hide_unseen(
     visible: Bool[Tensor, "*#batch #query #key"] | None, *of_keys: Float[Tensor, "*batch key _"]
 ) -> tuple[Float[Tensor, "*batch key _"], ...]:
-    """Zeros in place of the keys that no query may see, so that a NaN in the padding goes nowhere (0 * NaN is NaN)."""
+    """Zeros in place of the keys that no query may see, so that a NaN in the padding goes nowhere (0 * NaN is NaN).
+
+    A NaN in a key or value that one query may see can reach every query: keeping it out would take a look at each value
+    for each pair of query and key.
+    """
     if visible is None:
         return of_keys
     unseen = ~visible.any(-2).unsqueeze(-1)
@@ -189,11 +202,16 @@ def check_beta(beta: float) -> None:
         raise ValueError(f"beta must lie in 0 .. inf, got {beta}")
 
 
-def check_bias(bias: Float[Tensor, "*#batch #query #key"], shape: torch.Size, beta: float) -> None:
+def check_beta_of_sum(beta: float) -> None:
+    """Raise if scores that are multiplied by this beta would drown what is added to them."""
     if beta > LARGEST_BETA_FOR_A_SUM:
         raise ValueError(
             f"beta must be at most {LARGEST_BETA_FOR_A_SUM:g} with a bias (beyond, the scores alone decide), got {beta}"
         )
+
+
+def check_bias(bias: Float[Tensor, "*#batch #query #key"], shape: torch.Size, beta: float) -> None:
+    check_beta_of_sum(beta)
     check_bias_dtype(bias)
     if not _broadcasts(bias.shape, shape):
         raise ValueError(f"bias must broadcast to the scores {tuple(shape)}, got {tuple(bias.shape)}")
@@ -216,8 +234,11 @@ def check_visible(visible: Bool[Tensor, "*#batch #query #key"] | None, shape: to
             "write visible.bool() for a 0/1 mask, visible == 0 for a mask of 0 and -inf"
         )
     if not _broadcasts(visible.shape, shape):
+        without_head = (visible.ndim, len(shape)) == (3, 4) and _broadcasts(visible[:, None].shape, shape)
+        remedy = ": write visible[:, None] for a mask (batch, query, key)" if without_head else ""
         raise ValueError(
-            f"visible must broadcast to the scores (..., query, key) = {tuple(shape)}, got {tuple(visible.shape)}"
+            f"visible must broadcast to the scores (..., query, key) = {tuple(shape)}, "
+            f"got {tuple(visible.shape)}{remedy}"
         )
 
 

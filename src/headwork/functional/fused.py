@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headwork.checks import check_probability
 from headwork.functional.attention import (
@@ -24,7 +25,7 @@ from headwork.functional.attention import (
     hide_future,
     hide_unseen,
 )
-from headwork.functional.processor import check_products
+from headwork.functional.processor import check_products, is_under_func
 
 
 def fused_attention(
@@ -42,7 +43,8 @@ def fused_attention(
 
     `causal=True` costs no mask at all when there is nothing else to hide. `dropout` acts on the weights, as in
     training. PyTorch falls back to a kernel with the table for dropout, for a bias that is learned, and for values of
-    another width than the keys; a mask or a bias is itself such a table. Dao et al., "FlashAttention", 2022.
+    another width than the keys, and under torch.func (vmap, grad); a mask or a bias is itself such a table.
+    Dao et al., "FlashAttention", 2022.
 
     >>> q = torch.randn(1, 2, 5, 8)
     >>> fused_attention(q, q, q, causal=True).shape
@@ -58,9 +60,11 @@ def fused_attention(
         )
     check_attention(q, k, v, visible=visible)
     check_products(q)
+    if beta < torch.finfo(q.dtype).tiny:  # the kernel hides the future by -inf before it scales: 0 * -inf is NaN
+        q, beta = beta * q, 1.0
     n_query, n_key = q.shape[-2], k.shape[-2]
     newest_query_only = causal and n_query == 1
-    kernel_masks = causal and not newest_query_only and visible is None and bias is None and n_query == n_key
+    kernel_masks = causal and not newest_query_only and visible is None and bias is None and bool(n_query == n_key)
     if causal and not newest_query_only and not kernel_masks:
         visible = hide_future(visible, q, k)
     q, (k, v) = hide_blind(visible, q), hide_unseen(visible, k, v)
@@ -69,6 +73,8 @@ def fused_attention(
         check_bias(bias, torch.Size((*q.shape[:-1], n_key)), beta)
         mask = (bias if visible is None else bias.masked_fill(~visible, -math.inf)).to(q.dtype)
     attend = partial(F.scaled_dot_product_attention, dropout_p=dropout, is_causal=kernel_masks, scale=beta)
+    if is_under_func():  # through which the kernel goes slowly, or not at all
+        attend = sdpa_kernel(SDPBackend.MATH)(attend)
     if q.ndim == 3:  # the fused kernel wants an axis for heads
         mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask
         return attend(q[:, None], k[:, None], v[:, None], attn_mask=mask).squeeze(1)

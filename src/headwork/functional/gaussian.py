@@ -16,7 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from headwork.functional.processor import check_products, has_numbers
+from headwork.functional.attention import softargmax
+from headwork.functional.processor import check_products, has_numbers, is_transformed
 
 Precision = Float[Tensor, "head"] | Float[Tensor, "head 2"] | Float[Tensor, "head 2 2"]
 """How sharply a head looks: one alpha for both directions, one for each, or a full matrix."""
@@ -51,11 +52,12 @@ def gaussian_attention(
     """
     if alpha.ndim == 3:
         mixed = gaussian_attention_by_table(x, centre, alpha, queries)
-        warnings.warn(
-            "a full 2 x 2 precision does not separate into rows and columns: the table of all pairs is built",
-            SlowPathWarning,
-            stacklevel=2,
-        )
+        if not torch.compiler.is_compiling():  # which cannot read it
+            warnings.warn(
+                "a full 2 x 2 precision does not separate into rows and columns: the table of all pairs is built",
+                SlowPathWarning,
+                stacklevel=2,
+            )
         return mixed
     return mix_along_axes(x, *gaussian_axis_weights((x.shape[1], x.shape[2]), centre, alpha, queries))
 
@@ -100,7 +102,7 @@ def gaussian_weights(
     scores = -einsum(
         miss, full_precision(alpha).to(miss.dtype), miss, "head r c i j a, head a b, head r c i j b -> head r c i j"
     )
-    return scores.flatten(3).softmax(-1).reshape(scores.shape).to(centre.dtype)
+    return softargmax(scores.flatten(3)).reshape(scores.shape).to(centre.dtype)
 
 
 def gaussian_axis_weights(
@@ -139,7 +141,7 @@ def axis_weights(
             [0., 0., 1.]])
     """
     miss = key[None, None, :] - query[None, :, None] - centre[:, None, None].to(key.dtype)
-    return torch.softmax(-alpha[:, None, None] * miss.square(), dim=-1).to(centre.dtype)
+    return softargmax(-alpha[:, None, None] * miss.square()).to(centre.dtype)
 
 
 def _on_every_pixel(grid: tuple[int, int], like: Tensor) -> tuple[Float[Tensor, "row"], Float[Tensor, "column"]]:
@@ -160,8 +162,8 @@ def mix_along_axes(
     r"""$y_{ij} = \sum_{r,c} rows_{ir}\, columns_{jc}\, x_{rc}$ for each head: any weights that are a product of two.
 
     On the CPU one image at a time passes through a workspace that stays in the cache, and the backward pass computes
-    the half-mixed image again instead of keeping it; `mix_along_axes_plainly` says the same in two lines. The
-    transforms of torch.func (vmap, grad) go through those two lines only, as do second derivatives.
+    the half-mixed image again instead of keeping it; `mix_along_axes_plainly` says the same in two lines, which the
+    transforms of torch.func (vmap, grad) and the compiler take. Second derivatives go through those only.
 
     >>> mix_along_axes(torch.randn(2, 4, 5, 3), torch.rand(7, 4, 4), torch.rand(7, 5, 5)).shape
     torch.Size([2, 7, 4, 5, 3])
@@ -173,7 +175,7 @@ def mix_along_axes(
         )
     check_products(x)
     rows, columns = rows.to(x.dtype), columns.to(x.dtype)
-    if x.device.type != "cpu" or x.numel() == 0 or torch.compiler.is_compiling():
+    if x.device.type != "cpu" or x.numel() == 0 or is_transformed():
         return mix_along_axes_plainly(x, rows, columns)
     return cast(Callable[[Tensor, Tensor, Tensor], Tensor], _MixAlongAxes.apply)(x, rows, columns)
 
@@ -259,6 +261,19 @@ class _MixAlongAxes(torch.autograd.Function):
             torch.bmm(every_column.mT, by_row, out=of_image)  # dX = C^T V, summed over heads and j
             of_columns.baddbmm_(by_row, image.mT)  # dC += V X^T
         return of_x, of_rows, of_columns.sum(0).view_as(columns)
+
+
+def gaussian_vectors(centre: Float[Tensor, "head 2"], alpha: Float[Tensor, "head"]) -> Float[Tensor, "head 3"]:
+    r"""$v = -\alpha\,(1,\ -2\Delta_1,\ -2\Delta_2)$ of equation (7), with the sheet's $\Delta = -centre$.
+
+    Then $v \cdot r_\delta = -\alpha\,(|\delta - \Delta|^2 - |\Delta|^2)$: the constant of equation (12) is
+    $c = -|\Delta|^2$, and the softmax over the keys does not feel it.
+
+    >>> gaussian_vectors(torch.tensor([[1.0, 0.0]]), torch.tensor([2.0]))
+    tensor([[-2., -4., -0.]])
+    """
+    check_gaussian(centre, alpha)
+    return -alpha[:, None] * torch.cat([torch.ones_like(alpha)[:, None], 2 * centre], dim=-1)
 
 
 def full_precision(alpha: Precision) -> Float[Tensor, "head 2 2"]:

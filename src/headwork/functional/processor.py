@@ -46,12 +46,28 @@ with torch.autocast("cpu", dtype):
 
 
 def has_numbers(t: Tensor) -> bool:
-    """False while a call is only being traced (meta, fake and compiled tensors), when no number can be looked at.
+    """False while a call is only being traced or transformed (meta, fake, compiled tensors; torch.func).
+
+    Then no number can be looked at, or what is done must not depend on it.
 
     >>> has_numbers(torch.zeros(2)), has_numbers(torch.zeros(2, device="meta"))
     (True, False)
     """
-    return not (t.is_meta or torch.compiler.is_compiling() or isinstance(t.view(t.shape), FakeTensor))
+    return not (t.is_meta or is_transformed() or isinstance(t.view(t.shape), FakeTensor))
+
+
+def is_transformed() -> bool:
+    """Whether torch.compile, torch.jit.trace or a transform of torch.func (vmap, grad) is at work.
+
+    >>> torch.vmap(lambda x: x + is_transformed())(torch.zeros(2))
+    tensor([1., 1.])
+    """
+    return torch.compiler.is_compiling() or torch._C._is_tracing() or is_under_func()
+
+
+def is_under_func() -> bool:
+    """Whether a transform of torch.func (vmap, grad) is at work, which sees through no kernel of ours."""
+    return torch._C._are_functorch_transforms_active()
 
 
 def check_products(x: Tensor) -> None:

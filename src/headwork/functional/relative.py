@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headwork.checks import check_positive
-from headwork.functional.gaussian import check_gaussian
 from headwork.functional.processor import check_products
 
 
@@ -189,16 +188,3 @@ def quadratic_codes(shifts: Int[Tensor, "*pair 2"]) -> Float[Tensor, "*pair 3"]:
     """
     delta = shifts.to(torch.get_default_dtype())
     return torch.cat([delta.square().sum(-1, keepdim=True), delta], dim=-1)
-
-
-def gaussian_vectors(centre: Float[Tensor, "head 2"], alpha: Float[Tensor, "head"]) -> Float[Tensor, "head 3"]:
-    r"""$v = -\alpha\,(1,\ -2\Delta_1,\ -2\Delta_2)$ of equation (7), with the sheet's $\Delta = -centre$.
-
-    Then $v \cdot r_\delta = -\alpha\,(|\delta - \Delta|^2 - |\Delta|^2)$: the constant of equation (12) is
-    $c = -|\Delta|^2$, and the softmax over the keys does not feel it.
-
-    >>> gaussian_vectors(torch.tensor([[1.0, 0.0]]), torch.tensor([2.0]))
-    tensor([[-2., -4., -0.]])
-    """
-    check_gaussian(centre, alpha)
-    return -alpha[:, None] * torch.cat([torch.ones_like(alpha)[:, None], 2 * centre], dim=-1)

@@ -18,12 +18,17 @@ AnyFinding = Finding[Any, Any]
 SHEETS = " (a sheet is one of the [five university assignments](../sources.md) that the claims come from)"
 
 
-def write_page(finding: AnyFinding, folder: Path) -> tuple[Path, Path]:
-    """The Markdown page of a claim and its picture, NAME.md and NAME.png."""
+def write_page(finding: AnyFinding, folder: Path, *, svg: bool = False) -> list[Path]:
+    """The Markdown page of a claim and its picture, NAME.md and NAME.png; for slides, NAME.svg too."""
     page, picture = folder / f"{finding.claim.name}.md", folder / f"{finding.claim.name}.png"
     picture.write_bytes(_picture(finding))
     page.write_text(claim_page(finding), encoding="utf-8")
-    return page, picture
+    if not svg:
+        return [page, picture]
+    drawing = picture.with_suffix(".svg")
+    with plot_style():
+        finding.draw().savefig(drawing, metadata={"Date": None})
+    return [page, picture, drawing]
 
 
 def write_index(findings: Sequence[AnyFinding], folder: Path) -> tuple[Path, Path]:

@@ -15,6 +15,7 @@ from headwork.functional.attention import (
     attention_scores,
     attention_weights,
     check_beta,
+    check_beta_of_sum,
     check_bias_dtype,
     check_visible,
     hide_future,
@@ -88,6 +89,8 @@ class MultiHeadAttention(nn.Module):
         self.d_head, self.d_value = d_head, d_value
         self.beta = 1 / math.sqrt(d_head) if beta is None else beta
         check_beta(self.beta)
+        if relative is not None:
+            check_beta_of_sum(self.beta)
         self.dropout = dropout
 
         self.query: nn.Module = linear(d_model, n_heads * d_head, bias=bias)
@@ -308,6 +311,7 @@ def make_attention(
         case choices.SplitHeads():
             attention = SplitHeadAttention(d_model, choice.n_heads, bias=choice.bias, dropout=dropout)
     if isinstance(position, choices.RelativePositions):
+        check_beta_of_sum(attention.beta)
         attention.relative = RelativeShifts(d_model, attention.n_heads, attention.d_head)
     return attention
 

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.checks import check_one_of, check_positive
+from headwork.functional.attention import softargmax
 from headwork.functional.gaussian import (
     QueryGrid,
     check_gaussian,
@@ -19,7 +20,7 @@ from headwork.functional.gaussian import (
     mix_along_axes,
     mix_heads_along_axes,
 )
-from headwork.functional.processor import check_products
+from headwork.functional.processor import check_products, has_numbers
 from headwork.functional.relative import relative_index
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import linear
@@ -123,12 +124,27 @@ class GaussianAttention(PositionAttention):
     @property
     def alpha(self) -> Tensor:
         """The precision of each head, positive whatever the parameter `sharpness` is."""
+        return self._alpha_of(self.sharpness)
+
+    def _alpha_of(self, sharpness: Tensor) -> Tensor:
         if self.precision == "full":
-            precise = self.sharpness.to(torch.promote_types(self.sharpness.dtype, torch.float32))
+            precise = sharpness.to(torch.promote_types(sharpness.dtype, torch.float32))
             square = precise @ precise.mT
             at_least = 1e-6 + 4 * torch.finfo(square.dtype).eps * square.diagonal(dim1=1, dim2=2).sum(-1)
             return square + at_least[:, None, None] * torch.eye(2, dtype=square.dtype, device=square.device)
-        return self.sharpness.clamp(-80, 80).exp()
+        return sharpness.clamp(-80, 80).exp()
+
+    def _sharpness_of(self, alpha: Tensor) -> Tensor:
+        """What gives this alpha: in full, alpha = S S^T + f I, f = 1e-6 + 4 eps tr(S S^T), tr(S S^T) = tr(alpha) - 2 f.
+
+        The root by eigenvalues, unlike Cholesky's, is there when alpha is hardly more than f.
+        """
+        if self.precision != "full":
+            return alpha.log().to(self.sharpness.dtype)
+        four_eps = 4 * torch.finfo(torch.promote_types(self.sharpness.dtype, torch.float32)).eps
+        values, vectors = torch.linalg.eigh(alpha.double())
+        at_least = (1e-6 + four_eps * values.sum(-1, keepdim=True)) / (1 + 2 * four_eps)
+        return (vectors * (values - at_least).clamp(min=0).sqrt()[:, None]).to(self.sharpness.dtype)
 
     @torch.no_grad()
     def set_centres(self, centre: Float[Tensor, "head 2"], alpha: Tensor) -> None:
@@ -139,8 +155,18 @@ class GaussianAttention(PositionAttention):
                 f"centre and alpha must have the shapes {tuple(self.centre.shape)} and {tuple(self.alpha.shape)}, "
                 f"got {tuple(centre.shape)} and {tuple(alpha.shape)}"
             )
+        sharpness = self._sharpness_of(alpha)
+        reached, half = self._alpha_of(sharpness), self.sharpness.dtype in (torch.float16, torch.bfloat16)
+        near = not has_numbers(alpha) or torch.allclose(
+            reached.double(), alpha.double(), rtol=0.1 if half else 1e-3, atol=0
+        )
+        if not near:
+            raise ValueError(
+                f"alpha must be what {self.precision} heads in {self.sharpness.dtype} can have, got {alpha.tolist()}, "
+                f"which would become {reached.tolist()}"
+            )
         self.centre.copy_(centre)
-        self.sharpness.copy_(alpha.log() if self.precision != "full" else torch.linalg.cholesky(alpha))
+        self.sharpness.copy_(sharpness)
 
     def axis_weights(self, grid: tuple[int, int], queries: QueryGrid | None = None) -> AxisWeights:
         return gaussian_axis_weights(grid, self.centre, self.alpha, queries)
@@ -194,7 +220,7 @@ class ShiftAttention(PositionAttention):
         if grid[0] > self.grid[0] or grid[1] > self.grid[1] or queries is not None:
             raise ValueError(f"the grid must fit into {self.grid}, with a query on every pixel, got {grid}")
         rows, columns = (
-            scores[:, relative_index(n, n, device=scores.device) + (len(scores[0]) + 1) // 2 - n].softmax(-1)
+            softargmax(scores[:, relative_index(n, n, device=scores.device) + (len(scores[0]) + 1) // 2 - n])
             for scores, n in ((self.row_scores, grid[0]), (self.column_scores, grid[1]))
         )
         return rows, columns

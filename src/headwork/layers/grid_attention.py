@@ -15,9 +15,10 @@ from headwork import choices
 from headwork.checks import check_divides, check_one_of
 from headwork.functional.attention import softargmax
 from headwork.functional.fused import fused_attention
+from headwork.functional.gaussian import gaussian_vectors
 from headwork.functional.positions import sinusoidal_positions_2d
 from headwork.functional.processor import check_products
-from headwork.functional.relative import gaussian_vectors, grid_shifts, pick_by_shift, quadratic_codes, relative_index
+from headwork.functional.relative import grid_shifts, pick_by_shift, quadratic_codes, relative_index
 from headwork.layers.gaussian import GaussianAttention, PositionAttention, ShiftAttention
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import linear

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from headwork import choices, masks
 from headwork.checks import Count, Probability, check_divides, check_probability
+from headwork.functional.attention import check_beta_of_sum
 from headwork.layers.cache import DecoderCache
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import OneToken
@@ -92,6 +93,9 @@ class Stack(nn.Module):
         for i, layer in enumerate(layers):
             self.add_module(str(i), layer)
         self.final_norm = final_norm
+        if type(self.positions).bias is not Positions.bias:
+            for layer in layers:
+                check_beta_of_sum(getattr(getattr(layer, "attention", None), "beta", 0.0))
 
     def forward(
         self,

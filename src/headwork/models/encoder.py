@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from headwork import choices
 from headwork.checks import Count, CountOrZero, Probability
@@ -44,7 +45,7 @@ class EncoderConfig(StackConfig):
                 output, n_outputs = "class", self.head.n_classes
             case choices.MaskedLMHead():
                 output, n_outputs = "masked token", self.vocab
-            case choices.NoHead():
+            case choices.EmbeddingHead() | choices.NoHead():
                 output, n_outputs = "hidden state", self.d_model
         return Description(
             input="text",
@@ -175,7 +176,30 @@ class MaskedLMHead(nn.Module):
         return self.lm_head(self.norm(self.activation(self.dense(x))), embedding)
 
 
-def make_head(config: EncoderConfig, pooling: Pooling | None) -> ClassificationHead | MaskedLMHead | None:
+class EmbeddingHead(nn.Module):
+    """Pool, and divide by the length."""
+
+    axes = "batch d_model"
+    operation = "output"
+
+    def __init__(self, config: EncoderConfig, head: choices.EmbeddingHead) -> None:
+        super().__init__()
+        self.pooling, self.normalised = make_pooling(head.pooling, config.d_model), head.normalised
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch token d_model"],
+        embedding: TokenEmbedding,
+        visible: Bool[Tensor, "batch token"] | None,
+    ) -> Float[Tensor, "batch d_model"]:
+        """The vector of each text."""
+        pooled = self.pooling(x, visible)
+        return F.normalize(pooled, dim=-1) if self.normalised else pooled
+
+
+def make_head(
+    config: EncoderConfig, pooling: Pooling | None
+) -> ClassificationHead | MaskedLMHead | EmbeddingHead | None:
     if pooling is not None and not isinstance(config.head, choices.ClassificationHead):
         raise ValueError(f"pooling must be None without a classification head, got {type(pooling).__name__}")
     match config.head:
@@ -183,5 +207,7 @@ def make_head(config: EncoderConfig, pooling: Pooling | None) -> ClassificationH
             return ClassificationHead(config, config.head, pooling)
         case choices.MaskedLMHead():
             return MaskedLMHead(config, config.head)
+        case choices.EmbeddingHead():
+            return EmbeddingHead(config, config.head)
         case choices.NoHead():
             return None

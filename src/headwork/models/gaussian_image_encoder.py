@@ -24,7 +24,12 @@ from headwork.models.vision_transformer import PatchesConfig
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianImageEncoderConfig(PatchesConfig):
-    """The paper's model for CIFAR-10 by default; `n_classes` must be given. Sizes are (rows, columns)."""
+    """The sizes of the paper's model for CIFAR-10 by default; `n_classes` must be given. Sizes are (rows, columns).
+
+    `hw.models.published("gaussian-cifar")` is the authors' model, parameter for parameter: without a norm of the
+    embedding, and with a dense map after attention. In training two things differ: the authors drop attention weights
+    instead of embedded patches, and their alpha starts at 1/2 instead of 1.
+    """
 
     n_classes: Count
     image: Size = (32, 32)
@@ -36,6 +41,10 @@ class GaussianImageEncoderConfig(PatchesConfig):
     feed_forward: choices.AnyFeedForward = choices.FeedForward(d_ff=512, activation="gelu")
     norm: choices.AnyNorm = choices.LayerNorm(eps=1e-12)
     norm_order: choices.NormOrder = "post"
+    embedding_norm: bool | None = None
+    """Of the patches before the first layer; None: as BERT has it, with `norm_order="post"` only."""
+    dense_after_attention: bool = False
+    """A second linear map behind the one that joins the heads, as in BERT's output layer."""
     dropout: Probability = 0.1
 
     def build(self, *, device: Device = None, dtype: torch.dtype | None = None) -> "GaussianImageEncoder":
@@ -56,6 +65,7 @@ class ImageLayer(ResidualLayer):
             norm=config.norm,
             dropout=config.dropout,
         )
+        self.dense = linear(config.d_model, config.d_model) if config.dense_after_attention else None
 
     def forward(
         self, x: Float[Tensor, "batch token d_model"], grid: tuple[int, int]
@@ -69,7 +79,8 @@ class ImageLayer(ResidualLayer):
 
     def _attend(self, x: Tensor, grid: tuple[int, int]) -> Float[Tensor, "batch token d_model"]:
         image = rearrange(x, "batch (row column) d -> batch row column d", row=grid[0])
-        return rearrange(self.attention(image), "batch row column d -> batch (row column) d")
+        mixed = rearrange(self.attention(image), "batch row column d -> batch (row column) d")
+        return mixed if self.dense is None else self.dense(mixed)
 
 
 class GaussianImageEncoder(nn.Module):
@@ -91,11 +102,12 @@ class GaussianImageEncoder(nn.Module):
         self.config = config
         self.parts: Parts = {}
         pre = config.norm_order == "pre"
+        embedding_norm = not pre if config.embedding_norm is None else config.embedding_norm
         with building(self, device, dtype):
             self.patches = PatchEmbedding(config.n_channels, config.patch, config.d_model)
             self.layers = Stack(
                 [ImageLayer(config) for _ in range(config.n_layers)],
-                embedding_norm=None if pre else make_norm(config.norm, config.d_model),
+                embedding_norm=make_norm(config.norm, config.d_model) if embedding_norm else None,
                 dropout=config.dropout,
                 final_norm=make_norm(config.norm, config.d_model) if pre else None,
             )

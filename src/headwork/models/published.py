@@ -63,7 +63,7 @@ PUBLISHED: dict[str, AnyConfig] = {
         feed_forward=choices.FeedForward(d_ff=1536),
     ),
     "vit-b16": VisionTransformerConfig(n_classes=1000),
-    "gaussian-cifar": GaussianImageEncoderConfig(n_classes=10),
+    "gaussian-cifar": GaussianImageEncoderConfig(n_classes=10, embedding_norm=False, dense_after_attention=True),
     "resnet20": ResNetConfig(n_classes=10),
     "bert-base": EncoderConfig(vocab=30_522, head=choices.MaskedLMHead()),
     "bert-large": EncoderConfig(

@@ -1,12 +1,12 @@
 """One HTML file that needs nothing else: headings with paragraphs, pictures and tables, for a screen and for paper."""
 
-import os
 import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from headwork.figures import Picture, figure_to_svg, figure_to_webp
+from headwork.storage.folders import make_folder, replace_file
 from headwork.tables import Cell, Table, show
 
 STYLE = Path(__file__).with_name("page.css")
@@ -45,9 +45,10 @@ class Facts:
 
 
 def _fact(name: str, value: str) -> str:
-    """A long value has a row of its own; a class name may break where its words meet."""
+    """A long value has a row of its own; a class name may break where its words meet, a flag of a command nowhere."""
     long = ' class="long"' if len(value) > LONGEST_FACT else ""
     breakable = re.sub("(?<=[a-z])(?=[A-Z])", "<wbr>", escape(value))
+    breakable = re.sub(r"(?<!\S)--\S+", r"<span>\g<0></span>", breakable)
     return f"<div{long}><dt>{escape(name)}</dt><dd>{breakable}</dd></div>"
 
 
@@ -94,13 +95,8 @@ class Page:
 
     def write(self, path: Path) -> None:
         """Write the page whole or not at all: whoever opens the file meanwhile sees the one before."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            unfinished.write_bytes(self.html().encode("utf-8", errors="replace"))
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        make_folder(path.parent)
+        replace_file(path, self.html().encode("utf-8", errors="replace").decode())
 
     def _contents(self) -> str:
         links = [

@@ -2,29 +2,27 @@
 
 A folder is written under another name, flushed to the disk, and renamed in one step; a manifest with the SHA-256 of
 every file is written last and compared when the folder is read. A process that is killed while writing leaves nothing
-half done under the folder's name, and one flipped bit is found.
+half done under the folder's name, and one flipped bit is found. Nothing is written through a link.
 """
 
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
+import torch
+
 from headwork import __version__
-from headwork.checks import LARGEST_JSON, check_file
+from headwork.storage.sealed_json import DamagedError, read_json, sealed, unsealed
 
 MANIFEST, LOCK = "manifest.json", ".lock"
 FORMAT = 2
-
-
-class DamagedError(RuntimeError):
-    """A folder is not as it was written."""
+_held: set[tuple[int, int, int]] = set()
+"""The folders that this process has locked, by process, device and inode: the system's locks keep out others only."""
 
 
 @contextmanager
@@ -38,7 +36,7 @@ def new_folder(path: Path, n_bytes: int = 0) -> Iterator[Path]:
     staging = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with explain_disk_errors(path, n_bytes):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             check_free_space(path.parent, n_bytes)
             shutil.rmtree(staging, ignore_errors=True)
             staging.mkdir()
@@ -48,6 +46,19 @@ def new_folder(path: Path, n_bytes: int = 0) -> Iterator[Path]:
             _flush(path.parent)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, and wait until the disk has them; there may be one already."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        _flush(path.parent)
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether it is a lock, or what a process that was killed left half written."""
+    return path.name == LOCK or (path.name.startswith(".") and path.name.endswith(".part"))
 
 
 def sweep(folder: Path) -> None:
@@ -73,17 +84,20 @@ def check_free_space(folder: Path, n_bytes: int) -> None:
         raise OSError(errno.ENOSPC, f"{free:,} bytes are free", str(folder))
 
 
-def verify(folder: Path) -> None:
-    """Raise unless every file of the folder is what the manifest says."""
+def verify(folder: Path, needed: Iterable[str] = ()) -> None:
+    """Raise unless every file of the folder is what the manifest says, and those that are needed are among them."""
     files = _read_manifest(folder)
-    for name, stated in files.items():
+    for name in needed:
+        if name not in files:
+            raise DamagedError(f"{folder / MANIFEST} is damaged: it must list {name}")
+    for name, (n_bytes, sha256) in files.items():
         path = folder / name
         if not path.is_file():
             raise DamagedError(f"{path} is missing")
         size = path.stat().st_size
-        if size != stated["bytes"]:
-            raise DamagedError(f"{path} is damaged: it has {size:,} bytes, and was written with {stated['bytes']:,}")
-        if digest(path) != stated["sha256"]:
+        if size != n_bytes:
+            raise DamagedError(f"{path} is damaged: it has {size:,} bytes, and was written with {n_bytes:,}")
+        if digest(path) != sha256:
             raise DamagedError(f"{path} is damaged: its SHA-256 is not that of the manifest")
 
 
@@ -97,7 +111,8 @@ def replace_file(path: Path, text: str) -> None:
     staging = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with explain_disk_errors(path, len(text)):
-            staging.write_text(text, encoding="utf-8")
+            staging.unlink(missing_ok=True)
+            staging.write_bytes(text.encode())
             _flush(staging)
             staging.replace(path)
             _flush(path.parent)
@@ -106,10 +121,11 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def append_to_file(path: Path, text: str) -> None:
-    """Write behind what is there, and wait until the disk has it."""
+    """Write behind what is there, in one piece, and wait until the disk has it."""
     with explain_disk_errors(path, len(text)):
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(handle, "ab") as file:
+            file.write(text.encode())
         _flush(path)
 
 
@@ -130,59 +146,76 @@ def link_file(source: Path, path: Path) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Make the folder if there is none, and let nobody else lock it while the block runs.
 
-    The lock dies with its process, however that ends, and is not inherited by the processes it starts.
+    The lock dies with its process, however that ends, and is not inherited by the processes it starts. Nothing is
+    written through links, so a folder that holds one is refused.
     """
     with explain_disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("w")
-    with file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise RuntimeError(f"another process is at work on {folder}") from None
-            # Some disks know no locks; then everybody is trusted.
+        make_folder(folder)
+        check_no_links(folder)
+        key = (os.getpid(), folder.stat().st_dev, folder.stat().st_ino)
+        if key in _held:  # before the file is opened: closing it would free the lock
+            raise RuntimeError(f"this process is at work on {folder} already")
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            os.close(handle)
+            raise RuntimeError(f"another process is at work on {folder}") from None
+        # Some disks know no locks; then everybody is trusted.
+    _held.add(key)
+    try:
         yield
+    finally:
+        _held.discard(key)
+        os.close(handle)
+
+
+def check_no_links(folder: Path) -> None:
+    """Raise if there is a symbolic link anywhere in the folder."""
+    for root, folders, files in os.walk(folder):
+        for path in (Path(root, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                raise ValueError(f"run must hold no symbolic links, so that nothing outside is written, got {path}")
 
 
 def _seal(folder: Path) -> None:
     files = sorted(path for path in folder.iterdir() if path.is_file())
     stated = {path.name: {"bytes": path.stat().st_size, "sha256": digest(path)} for path in files}
-    manifest = {"format": FORMAT, "headwork": __version__, "torch": version("torch"), "files": stated}
+    manifest = {"format": FORMAT, "headwork": __version__, "torch": str(torch.__version__), "files": stated}
     # No newline at the end: whatever is cut off, it is not JSON any more.
-    (folder / MANIFEST).write_text(json.dumps(manifest | {"sha256": _digest_of(manifest)}), encoding="utf-8")
+    (folder / MANIFEST).write_text(sealed(manifest), encoding="utf-8")
     for path in (*files, folder / MANIFEST, folder):
         _flush(path)
 
 
-def _read_manifest(folder: Path) -> dict[str, dict[str, object]]:
+def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
+    """The number of bytes and the SHA-256 of each file."""
     path = folder / MANIFEST
-    if path.exists():
-        check_file(path, MANIFEST, LARGEST_JSON)
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DamagedError(f"{folder} has no {MANIFEST}: it was not written to its end") from None
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} is damaged: {error}") from None
-    is_old = isinstance(manifest, dict) and manifest.keys() == {"format", "files"} and manifest["format"] == 1
-    if is_old and isinstance(manifest["files"], dict):
+    if not path.exists():
+        raise DamagedError(f"{folder} has no {MANIFEST}: it was not written to its end")
+    stated = read_json(path)
+    if stated.keys() == {"format", "files"} and stated["format"] == 1 and isinstance(stated["files"], dict):
         raise ValueError(
             f"{folder} was written by headwork 0.1 (format 1), and this version reads format {FORMAT}: names in models "
             "have changed since. Train the model again, or load it with headwork 0.1"
         )
-    if not isinstance(manifest, dict) or manifest.pop("sha256", None) != _digest_of(manifest):
-        raise DamagedError(f"{path} is damaged: its SHA-256 is not the one it states")
-    if manifest["format"] != FORMAT:
+    manifest = unsealed(stated, path)
+    if manifest.get("format") != FORMAT:
         raise ValueError(
-            f"{folder} was written by headwork {manifest['headwork']} in format {manifest['format']}, and this version "
-            f"reads format {FORMAT}: load it with a newer headwork"
+            f"{folder} was written by headwork {manifest.get('headwork')} in format {manifest.get('format')}, and this "
+            f"version reads format {FORMAT}: load it with a newer headwork"
         )
-    return manifest["files"]
+    files = manifest.get("files")
+    if not isinstance(files, dict) or not all(map(_is_entry, files.items())):
+        raise DamagedError(f"{path} is damaged: it must list names of files in its folder, with their bytes and sha256")
+    return {name: (stated["bytes"], stated["sha256"]) for name, stated in files.items()}
 
 
-def _digest_of(manifest: dict[str, object]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+def _is_entry(item: tuple[str, object]) -> bool:
+    name, stated = item
+    is_stated = isinstance(stated, dict) and type(stated.get("bytes")) is int and isinstance(stated.get("sha256"), str)
+    return is_stated and name != "" and name == Path(name).name and "\0" not in name
 
 
 def _flush(path: Path) -> None:

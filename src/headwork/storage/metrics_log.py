@@ -1,16 +1,15 @@
-"""The metrics of a run in `metrics.jsonl`, one row for each evaluation of a split: written here, and read here."""
+"""The metrics of a run in `metrics.jsonl`, a row for each evaluation and logged step: written here, and read here."""
 
-import json
 import math
 from pathlib import Path
+from typing import Any
 
-from headwork.checks import check_file, check_one_of
-from headwork.metric import SPLITS, MetricRow
-from headwork.storage.folders import append_to_file, replace_file
+from headwork.checks import check_one_of
+from headwork.metric import LOGGED, MetricRow
+from headwork.storage.log_lines import append_lines, keep_lines, read_lines
+from headwork.storage.sealed_json import DamagedError
 
 METRICS = "metrics.jsonl"
-LARGEST_METRICS = 10**9
-"""Bytes."""
 
 
 class MetricsLog:
@@ -18,55 +17,45 @@ class MetricsLog:
 
     def __init__(self, folder: Path, step: int = 0) -> None:
         self.path = folder / METRICS
-        rows = read_metrics(self.path) if self.path.exists() else []
+        if self.path.exists():
+            read_metrics(self.path)
         # The test row comes last of all, so a run that goes on will write it again.
-        kept = [row for row in rows if row.step <= step and row.split != "test"]
-        replace_file(self.path, "".join(map(_line, kept)))
+        keep_lines(self.path, lambda row: row["step"] <= step and row["split"] != "test")
 
-    def write(self, row: MetricRow) -> None:
-        append_to_file(self.path, _line(row))
+    def write(self, *rows: MetricRow) -> None:
+        append_lines(self.path, *map(_line, rows))
 
 
 def read_metrics(path: Path) -> list[MetricRow]:
-    """The rows of a metrics.jsonl by step. A last line that was cut off, as by a killed process, is left out.
+    """The rows of a metrics.jsonl by step.
 
     A run that was stopped and resumed may have logged a step twice; the later row counts.
     """
-    check_file(path, "metrics", LARGEST_METRICS)
-    lines = path.read_bytes().split(b"\n")
+    if not path.exists():
+        raise ValueError(f"metrics must be a file that exists, got {path}")
     rows: dict[tuple[str, int], MetricRow] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for place, data in read_lines(path):
         try:
-            row = _read_row(line)
-        except (ValueError, OverflowError, RecursionError) as error:
-            if number == len(lines) and not line.rstrip().endswith(b"}"):
-                break
-            raise ValueError(f"{path}, line {number}: {error}") from None
+            row = _read_row(data)
+        except (ValueError, OverflowError) as error:
+            raise DamagedError(f"{place} is damaged: {error}") from None
         rows[row.split, row.step] = row
     return sorted(rows.values(), key=lambda row: row.step)
 
 
-def _line(row: MetricRow) -> str:
+def _line(row: MetricRow) -> dict[str, object]:
     data = {"step": row.step, "epoch": round(row.epoch, 4), "split": row.split, **row.values}
-    return json.dumps({**data, "seconds": round(row.seconds, 3)}, allow_nan=False) + "\n"
+    return {**data, "seconds": round(row.seconds, 3)}
 
 
-def _read_row(line: bytes) -> MetricRow:
-    try:
-        data = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"a row must be a JSON object, got {error.msg} at column {error.colno}") from None
-    if not isinstance(data, dict):
-        raise ValueError(f"a row must be a JSON object, got {data!r}")
+def _read_row(data: dict[str, Any]) -> MetricRow:
     for key in ("step", "epoch", "split", "loss", "seconds"):
         if key not in data:
             raise ValueError(f"a row needs the key {key!r}, which is missing")
     step, split = data.pop("step"), data.pop("split")
     if not isinstance(step, int) or isinstance(step, bool):
         raise ValueError(f"step must be a whole number, got {step!r}")
-    check_one_of(SPLITS, split=split)
+    check_one_of(LOGGED, split=split)
     numbers = {key: _read_number(key, value) for key, value in data.items()}
     epoch, seconds = numbers.pop("epoch"), numbers.pop("seconds")
     if not math.isfinite(epoch) or not math.isfinite(seconds):

@@ -24,6 +24,7 @@ class AdamW(Checked):
 
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.99)
+    eps: float = 1e-8
     weight_decay: float = 0.05
     lr_factors: LrFactors = ()
     """(glob, factor): the learning rate of the parameters whose name matches is multiplied by the factor."""
@@ -32,6 +33,7 @@ class AdamW(Checked):
         super().__post_init__()
         _check_optimiser(self)
         check_probability(beta_1=self.betas[0], beta_2=self.betas[1])
+        check_above_zero(eps=self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Protocol, TextIO, runtime_checkable
 
 from rich.console import Console
@@ -76,9 +77,10 @@ class Lines(Quiet):
         self.last_line = time.monotonic()
 
     def _time_left(self, step: int) -> str:
+        """As h:mm:ss, so that nobody takes minutes for hours."""
         done = step - self.first_step
         seconds = (time.monotonic() - self.begun) / max(done, 1) * (self.n_steps - step)
-        return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+        return str(timedelta(seconds=int(seconds)))
 
 
 class Bar(Quiet):

@@ -1,23 +1,26 @@
 """`hw.train`: a model, data and how to train; what comes back is what a person wants next."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from torch import nn
 
 from headwork.data import DataConfig, Dataset
+from headwork.functional.denormals import flush_denormals
 from headwork.models import ModelConfig
 from headwork.serialise import config_to_dict
-from headwork.storage.models import classes_in
+from headwork.storage.models import CONFIG, classes_in
 from headwork.training.config import RunConfig, TrainingConfig
 from headwork.training.display import Display
 from headwork.training.loop import TrainingResult, train_run
 from headwork.training.recorder import Watcher
-from headwork.training.run import Run, is_run, new_run, open_run
+from headwork.training.run import Run, new_run, open_run
 from headwork.training.stopping import StopRequest
 
 
+@flush_denormals()
 def train(
     model: ModelConfig | nn.Module,
     data: DataConfig | Dataset,
@@ -54,12 +57,13 @@ def train(
         training=training,
     )
     read = data if isinstance(data, Dataset) else data.load(training.seed)
-    goes_on = resume and is_run(folder)
+    goes_on = resume and (folder / CONFIG).exists()
     run = new_run(config, folder, read, check=not goes_on)
     if goes_on:
         begun = open_run(folder, classes_in(run.config) | classes_in(run.task))
         check_same(run, begun)
         begun.check_data(read)
+        run = replace(run, run_id=begun.run_id)
     return train_run(run, display, stop, watchers, data=read)
 
 

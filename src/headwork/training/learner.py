@@ -1,17 +1,12 @@
-"""A model in training: its weights, its optimiser and its EMA, in one process or sharded over many.
-
-Also which weights decay, and the learning rate of each step.
-"""
+"""A model in training: its weights, its optimiser and its EMA, in one process or sharded over many."""
 
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, cast
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.distributed.checkpoint.state_dict import (
@@ -22,11 +17,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
-
-from headwork.checks import nearest
-from headwork.training.config import SGD, AdamW, Constant, Cosine, LrFactors, TrainingConfig
 
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 """From any number of processes, as if there were one; the first of them gets it."""
@@ -137,93 +128,31 @@ class Learner:
         self.ema.start_from(self.model)
 
     def load_optimiser(self, groups: list[dict[str, Any]], tensors: Mapping[str, Tensor]) -> None:
+        """Its state as it was saved; its settings, but for the learning rate of the step, are those of the config."""
+        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        own = [{**group, "params": [names[each] for each in group["params"]]} for group in self.optimiser.param_groups]
+        for group, saved in zip(own, groups, strict=True):
+            if group.keys() != saved.keys() or group["params"] != saved["params"] or not math.isfinite(saved["lr"]):
+                raise ValueError(f"a group of the optimiser must have the settings {group}, got {saved}")
         if not tensors:  # before its first step an optimiser has no state, and must not be given one
             return
         state: dict[str, Any] = {}
         for name, tensor in tensors.items():
             key, parameter = name.split(".", 1)
+            shape = () if key == "step" else self.model.get_parameter(parameter).shape
+            if not tensor.is_floating_point() or tensor.shape != shape:
+                raise ValueError(
+                    f"{name} must be {tuple(shape)} real numbers, got {tuple(tensor.shape)} {tensor.dtype}"
+                )
             state.setdefault(parameter, {})[key] = tensor
+        if len({frozenset(values) for values in state.values()}) > 1:
+            raise ValueError("every parameter must have the same kinds of state in the optimiser, got different ones")
         set_optimizer_state_dict(
             self.model, self.optimiser, {"state": state, "param_groups": groups}, options=FROM_WHOLE
         )
+        for group, settings in zip(self.optimiser.param_groups, own, strict=True):
+            group.update({key: value for key, value in settings.items() if key not in ("params", "lr")})
 
     def load_scaler(self, state: dict[str, Any] | None) -> None:
         if self.scaler is not None and state is not None:
             self.scaler.load_state_dict(state)
-
-
-def make_learner(model: nn.Module, training: TrainingConfig, fabric: Fabric) -> Learner:
-    """The model with its optimiser and its EMA, on their device."""
-    model.train()
-    wrapped = fabric.setup_module(cast(nn.Module, torch.compile(model)) if training.compile else model)
-    optimiser = cast(Optimizer, fabric.setup_optimizers(make_optimiser(training.optimiser, model)))
-    ema = None if training.ema is None else EMA(model, training.ema)
-    return Learner(model, wrapped, optimiser, ema, getattr(fabric.strategy.precision, "scaler", None))
-
-
-def parameter_groups(model: nn.Module, weight_decay: float, lr_factors: LrFactors = ()) -> list[dict[str, Any]]:
-    """Parameters that decay and that do not, each with the factor of its learning rate.
-
-    The matrices of products decay; biases, norms, embeddings, positions and the centres of heads do not. Every such
-    matrix is called `weight`, and so is the vector of a norm; what is looked up is a `table`.
-
-    >>> model = nn.Sequential(nn.Linear(3, 5), nn.LayerNorm(5))
-    >>> groups = parameter_groups(model, 0.1, (("1.*", 10.0),))
-    >>> [(len(group["params"]), group["weight_decay"], group["lr_factor"]) for group in groups]
-    [(1, 0.1, 1.0), (1, 0.0, 1.0), (2, 0.0, 10.0)]
-    """
-    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-    for glob, _ in lr_factors:
-        if not any(fnmatchcase(name, glob) for name in names):
-            raise ValueError(f"lr_factors must match the name of a parameter, got {glob!r}{nearest(glob, names)}")
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {(weight_decay, 1.0): [], (0.0, 1.0): []}
-    for name in names:
-        parameter = model.get_parameter(name)
-        is_matrix = name.rpartition(".")[2] == "weight" and parameter.ndim > 1
-        factors = [factor for glob, factor in lr_factors if fnmatchcase(name, glob)]
-        key = (weight_decay if is_matrix else 0.0, factors[-1] if factors else 1.0)
-        groups.setdefault(key, []).append(parameter)
-    return [
-        {"params": parameters, "weight_decay": decay, "lr_factor": factor}
-        for (decay, factor), parameters in groups.items()
-        if parameters
-    ]
-
-
-def make_optimiser(config: AdamW | SGD, model: nn.Module) -> Optimizer:
-    groups = parameter_groups(model, config.weight_decay, config.lr_factors)
-    match config:
-        case AdamW():
-            return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
-        case SGD():
-            return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0)
-
-
-def learning_rate(schedule: Cosine | Constant, step: int, n_steps: int) -> float:
-    """The share of the full learning rate at a step: a function of the step alone, so there is nothing to resume.
-
-    >>> [round(learning_rate(Cosine(warmup=0.2), step, 10), 2) for step in range(10)]
-    [0.5, 1.0, 1.0, 0.96, 0.85, 0.69, 0.5, 0.31, 0.15, 0.04]
-    """
-    n_warm = round(schedule.warmup * n_steps)
-    if step < n_warm:
-        return (step + 1) / n_warm
-    if isinstance(schedule, Constant):
-        return 1.0
-    done = (step - n_warm) / max(n_steps - n_warm, 1)
-    return schedule.floor + (1 - schedule.floor) * (1 + math.cos(math.pi * done)) / 2
-
-
-def gradient_norm(model: nn.Module) -> Tensor:
-    return torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
-
-
-def clip_gradient(fabric: Fabric, learner: Learner, longest: float | None) -> float:
-    """Make the gradient no longer than that; how long it was."""
-    norm: Tensor | None = (
-        gradient_norm(learner.model)
-        if longest is None
-        else fabric.clip_gradients(learner.wrapped, learner.optimiser, max_norm=longest, error_if_nonfinite=False)
-    )
-    assert norm is not None
-    return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)

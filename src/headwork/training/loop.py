@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NamedTuple, NoReturn, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from headwork.batches import Batch, to_device
 from headwork.data import Dataset, Examples
-from headwork.metric import MetricSum, MetricSums
+from headwork.functional.denormals import flush_denormals
+from headwork.metric import MetricSum
 from headwork.seeds import derive_seed, seed_everything, unchanged_rng_states
 from headwork.storage import load
 from headwork.tasks import Evaluation, Task
@@ -20,16 +21,19 @@ from headwork.training.checkpoints import Progress
 from headwork.training.config import RunConfig
 from headwork.training.display import Display, Quiet
 from headwork.training.fit import check_fit
-from headwork.training.learner import Learner, clip_gradient, learning_rate, make_learner
+from headwork.training.learner import Learner
 from headwork.training.machine import (
     check_same_step,
+    clip_in_all_processes,
     keep_memory,
     make_fabric,
+    make_learner,
     raise_if_asked,
     sum_over_processes,
     sum_scores_over_processes,
 )
 from headwork.training.nonfinite import NonFiniteError, first_nonfinite
+from headwork.training.optimiser import learning_rate, set_learning_rate
 from headwork.training.plan import Plan, WorkerDiedError, ordered_batches, training_batches
 from headwork.training.recorder import Watcher
 from headwork.training.run import Run
@@ -52,6 +56,7 @@ class TrainingResult:
 
 
 @unchanged_rng_states()
+@flush_denormals()
 def train_run(
     run: Run,
     display: Display | None = None,
@@ -74,21 +79,24 @@ def train_run(
     with Session(run, learner, plan, display, fabric.barrier) as session, stop.listening():
         progress = session.resume(watchers)
         check_same_step(fabric, progress.step)
-        clock = Clock(progress)
+        clock = Clock(progress, fabric.world_size)
         how = f"go on with `headwork train --resume {run.folder}`"
         try:
             for parts in training_batches(plan, data.train, progress.step):
                 if training.patience is not None and progress.n_worse >= training.patience:
                     break
-                loss = take_step(fabric, learner, task, parts, plan, progress, stop)
+                step = take_step(fabric, learner, task, parts, plan, progress, stop)
                 progress.at(clock.seconds)
-                display.stepped(progress.step, loss, training.batch_size * clock.steps_per_second(progress.step))
+                display.stepped(progress.step, step.loss, training.batch_size * clock.steps_per_second(progress.step))
+                if plan.logs(progress.step):
+                    session.stepped(progress, step._asdict() | clock.speed(training.batch_size, parts))
                 if plan.evaluates(progress.step):
                     valid = evaluate(fabric, learner, task, data.valid, training.batch_size, progress.step)
                     session.evaluated(progress, valid.metrics)
                 if plan.saves(progress.step):
                     session.save(progress)
                 raise_if_asked(fabric, stop)
+                clock.next_step()
         except StoppedError as error:
             session.save(progress)
             where = f" and saved at step {progress.step} of {plan.n_steps}; {how}"
@@ -97,7 +105,11 @@ def train_run(
             raise KeyboardInterrupt(f" at once, without saving; {how}") from None
         except WorkerDiedError as error:
             raise WorkerDiedError(f"{error}; the run is kept as it was at its last checkpoint; {how}") from None
+        if not session.has_best(progress):  # it was lost, and no evaluation has come since
+            valid = evaluate(fabric, learner, task, data.valid, training.batch_size, progress.step)
+            session.make_best(progress, valid.metrics)
         assert progress.best_step is not None
+        display.say(f"evaluating the best checkpoint, of step {progress.best_step}")
         session.restore_best()
         valid, test = (
             evaluate(fabric, learner, task, split, training.batch_size, progress.best_step)
@@ -111,6 +123,14 @@ def train_run(
     )
 
 
+class Step(NamedTuple):
+    """The mean loss of a step, its learning rate, and how long the gradient was before it was clipped."""
+
+    loss: float
+    lr: float
+    gradient_norm: float
+
+
 def take_step(
     fabric: Fabric,
     learner: Learner,
@@ -119,8 +139,8 @@ def take_step(
     plan: Plan,
     progress: Progress,
     stop: StopRequest,
-) -> float:
-    """One step down the gradient of the mean loss over all targets, in all parts and processes; that loss."""
+) -> Step:
+    """One step down the gradient of the mean loss over all targets, in all parts and processes."""
     training = plan.training
     parts = [to_device(part, fabric.device) for part in parts]
     n_targets = sum_over_processes(fabric, float(sum(task.n_targets(part) for part in parts)))
@@ -129,7 +149,6 @@ def take_step(
         torch.manual_seed(derive_seed(training.seed, "dropout", progress.step, number, fabric.global_rank))
         return task.score(model, parts[number])
 
-    sums = MetricSums()
     for number in range(progress.part, len(parts)):  # from 0, unless some were accumulated before the run was stopped
         is_last = number == len(parts) - 1
         with fabric.no_backward_sync(learner.wrapped, enabled=not is_last):  # type: ignore[arg-type]
@@ -137,12 +156,11 @@ def take_step(
             loss_sum = cast(Tensor, scores["loss"].total)
             fabric.backward(loss_sum * (fabric.world_size / n_targets))
         scores = sum_scores_over_processes(fabric, scores)
-        sums.add(scores)
         progress.after_part(scores)
         if not is_last and fabric.world_size == 1:
             raise_if_asked(fabric, stop)
 
-    loss, norm = sums.means()["loss"], clip_gradient(fabric, learner, training.clip)
+    loss, norm = progress.of_parts.means()["loss"], clip_in_all_processes(fabric, learner, training.clip)
     if not math.isfinite(loss) or (not math.isfinite(norm) and training.precision != "float16"):
         losses = [
             lambda number=number: cast(Tensor, score(learner.model, number)["loss"].total)
@@ -151,14 +169,13 @@ def take_step(
         what = f"step {progress.step + 1} has the loss {loss} and a gradient of norm {norm}"
         raise_nonfinite(fabric, learner, what, losses)
     lr = training.optimiser.lr * learning_rate(training.schedule, progress.step, plan.n_steps)
-    for group in learner.optimiser.param_groups:
-        group["lr"] = lr * group["lr_factor"]
+    set_learning_rate(learner.optimiser, lr)
     learner.optimiser.step()
     learner.optimiser.zero_grad()
     if learner.ema is not None:
         learner.ema.update(learner.model, progress.step)
     progress.after_step()
-    return loss
+    return Step(loss, lr, norm)
 
 
 def evaluate(

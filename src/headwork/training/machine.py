@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import time
 from typing import cast
 
 import torch
@@ -13,32 +14,72 @@ from lightning_fabric.strategies.strategy import Strategy
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
 
 from headwork.functional.processor import say_problem, try_half
 from headwork.metric import MetricSum
 from headwork.models.model import describe
 from headwork.training.config import Precision, TrainingConfig
+from headwork.training.learner import EMA, Learner
+from headwork.training.optimiser import gradient_norm, make_optimiser
 from headwork.training.stopping import StoppedError, StopRequest
 
+OLDEST_FSDP = "2.10"
+QUIET = 0.7
+"""The share of the processors that the threads of a run get at least, on a machine that does little else."""
 PRECISIONS = {"float32": "32-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
 
 
 def make_fabric(training: TrainingConfig) -> Fabric:
     """One process, or as many as `torchrun` has started."""
-    device = "cuda" if training.device == "auto" and torch.cuda.is_available() else training.device
-    device = "cpu" if device == "auto" else device
+    device = find_device(training)
     check_device(device)
     check_precision(training.precision, device)
     n_processes = int(os.environ.get("WORLD_SIZE", "1"))
     n_here = int(os.environ.get("LOCAL_WORLD_SIZE", str(n_processes)))
     if n_processes == 1 and training.strategy != "auto":
         raise ValueError(f"strategy is for many processes: start with torchrun, got {training.strategy} in one")
+    if training.strategy == "fsdp" and torch.__version__ < OLDEST_FSDP:
+        raise ValueError(
+            f"strategy must be ddp with PyTorch {torch.__version__}, got fsdp, by which it trains weights that are "
+            f"used twice (an embedding that is the output too) wrongly; {OLDEST_FSDP} is right"
+        )
     return Fabric(
         accelerator=device,
         devices=n_here,
         num_nodes=n_processes // n_here,
         strategy=_strategy(training, n_processes),
         precision=PRECISIONS[training.precision],  # type: ignore[arg-type]
+    )
+
+
+def find_device(training: TrainingConfig) -> str:
+    if training.device != "auto":
+        return training.device
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def describe_load(training: TrainingConfig) -> str | None:
+    """A sentence for the user if other programs keep this machine busy; None if not, or if it does not matter.
+
+    Threads that share the work of every operation wait for the last of them: if one has to wait for a processor, all
+    do, and two threads can be several times slower than one. Measured is the processor time that the threads get.
+    """
+    n_threads = torch.get_num_threads()
+    if n_threads == 1 or find_device(training) != "cpu":
+        return None
+    work = torch.ones(2**22)
+    nn.functional.gelu(work)  # starts the threads
+    begun, used = time.monotonic(), time.process_time()
+    for _ in range(8):
+        nn.functional.gelu(work)
+    seconds, used = time.monotonic() - begun, time.process_time() - used
+    if used >= QUIET * n_threads * seconds:
+        return None
+    return (
+        f"this machine is busy: {n_threads} threads get the time of {used / seconds:.1f} processors and wait for each "
+        "other. With OMP_NUM_THREADS=1 before the command, training may be faster"
     )
 
 
@@ -88,6 +129,26 @@ def keep_memory() -> bool:
     trim_threshold, top_pad, mmap_threshold = -1, -2, -3
     kept = any(mallopt(mmap_threshold, size) for size in (2**30, 2**25))  # older ones refuse the larger
     return bool(kept and mallopt(trim_threshold, 2**31 - 1) and mallopt(top_pad, 2**26))
+
+
+def make_learner(model: nn.Module, training: TrainingConfig, fabric: Fabric) -> Learner:
+    """The model with its optimiser and its EMA, on their device."""
+    model.train()
+    wrapped = fabric.setup_module(cast(nn.Module, torch.compile(model)) if training.compile else model)
+    optimiser = cast(Optimizer, fabric.setup_optimizers(make_optimiser(training.optimiser, model)))
+    ema = None if training.ema is None else EMA(model, training.ema)
+    return Learner(model, wrapped, optimiser, ema, getattr(fabric.strategy.precision, "scaler", None))
+
+
+def clip_in_all_processes(fabric: Fabric, learner: Learner, longest: float | None) -> float:
+    """`clip_gradient` of what may be scaled, or sharded over processes."""
+    norm: Tensor | None = (
+        gradient_norm(learner.model)
+        if longest is None
+        else fabric.clip_gradients(learner.wrapped, learner.optimiser, max_norm=longest, error_if_nonfinite=False)
+    )
+    assert norm is not None
+    return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
 
 def sum_scores_over_processes(fabric: Fabric, scores: dict[str, MetricSum]) -> dict[str, MetricSum]:

@@ -1,5 +1,6 @@
 """How long a run is, when it evaluates and saves, and which examples each step sees."""
 
+import math
 import multiprocessing
 import pickle
 import signal
@@ -20,6 +21,9 @@ from headwork.data import Examples
 from headwork.seeds import derive_seed
 from headwork.training.config import TrainingConfig
 from headwork.training.stopping import leave_signals_to_parent
+
+N_LOGGED = 1000
+"""Training steps that are logged at most: a long run logs every so many."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ class Plan:
     def evaluates(self, step: int) -> bool:
         return step % self.evaluate_every == 0 or step == self.n_steps
 
+    def logs(self, step: int) -> bool:
+        return step % math.ceil(self.n_steps / N_LOGGED) == 0
+
     def saves(self, step: int) -> bool:
         every = self.training.save_every
         return self.evaluates(step) or (every is not None and step % every == 0)
@@ -93,6 +100,19 @@ class Plan:
 @lru_cache(maxsize=2)
 def shuffled(n: int, seed: int) -> list[int]:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def shuffled_batches(examples: Examples, batch_size: int, *, seed: int, epoch: int) -> Iterator[Batch]:
+    """The batches of an epoch, in the order in which `hw.train` sees them; the few that fill none are left out.
+
+    >>> examples = hw.data.Digits().load(0).train
+    >>> len(list(shuffled_batches(examples, 100, seed=0, epoch=0))) == len(examples) // 100
+    True
+    """
+    plan = Plan.of(examples, TrainingConfig(batch_size=batch_size, epochs=1, seed=seed))
+    for step in range(epoch * plan.steps_per_epoch, (epoch + 1) * plan.steps_per_epoch):
+        for _, indices in plan.parts(step):
+            yield examples.batch(indices, epoch)
 
 
 class WorkerDiedError(RuntimeError):

@@ -1,18 +1,18 @@
 """What a run writes down as it goes: `metrics.jsonl`, TensorBoard's files, and where its heads attend."""
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import nn
 
-from headwork.checks import check_file
 from headwork.extras import need
 from headwork.inspection.heads import Snapshot, snapshot_centres
 from headwork.metric import MetricRow
 from headwork.storage.folders import explain_disk_errors
-from headwork.storage.metrics_log import LARGEST_METRICS, MetricsLog
+from headwork.storage.log_lines import append_lines, keep_lines, read_lines
+from headwork.storage.metrics_log import MetricsLog
+from headwork.storage.sealed_json import DamagedError
 from headwork.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Watcher = Callable[["SummaryWriter", nn.Module, int], None]
 """Looks at the model after each evaluation, and may add what it finds to TensorBoard."""
 HEADS = "heads.jsonl"
-N_DRAWINGS = 8
+N_DRAWINGS = 4
 """Figures of attention over a run: each takes as long as an epoch of the smallest models."""
 
 
@@ -35,15 +35,28 @@ class Recorder:
         from torch.utils.tensorboard import SummaryWriter
 
         self.log, self.watchers = MetricsLog(folder, step), watchers
+        if (folder / HEADS).exists():
+            read_centres(folder)
+            keep_lines(folder / HEADS, lambda row: row["step"] <= step)
+        self.waiting: list[MetricRow] = []
+        """Not written yet: to wait for the disk after every step would take longer than small steps."""
         self.board_folder = folder / "tensorboard"
         with explain_disk_errors(self.board_folder):
+            join_events(self.board_folder)
             self.board = SummaryWriter(str(self.board_folder), purge_step=step + 1)
 
     def record(self, row: MetricRow) -> None:
-        self.log.write(row)
+        self.waiting.append(row)
+        if row.split != "step":
+            self.write_waiting()
         with explain_disk_errors(self.board_folder):
             for name, value in row.values.items():
                 self.board.add_scalar(f"{name}/{row.split}", value, row.step)
+
+    def write_waiting(self) -> None:
+        if self.waiting:
+            rows, self.waiting = self.waiting, []
+            self.log.write(*rows)
 
     def watch(self, model: nn.Module, step: int) -> None:
         with explain_disk_errors(self.board_folder):
@@ -51,8 +64,32 @@ class Recorder:
                 watcher(self.board, model, step)
 
     def close(self) -> None:
+        self.write_waiting()
         with explain_disk_errors(self.board_folder):
             self.board.close()
+
+
+def join_events(folder: Path) -> None:
+    """Make one file of TensorBoard's, so that a run that is resumed often does not leave one for each start."""
+    files = sorted(folder.glob("events.out.tfevents.*"))
+    if len(files) < 2:
+        return
+    joined = files[0].with_name(f".{files[0].name}.part")
+    joined.write_bytes(b"".join(_whole_records(path.read_bytes()) for path in files))
+    joined.replace(files[0])
+    for path in files[1:]:
+        path.unlink()
+
+
+def _whole_records(data: bytes) -> bytes:
+    """Without a record that was cut off at the end, behind which TensorBoard would read nothing."""
+    place = 0  # each record is its length in 8 bytes, their check in 4, itself, and its check in 4
+    while place + 12 <= len(data):
+        end = place + 16 + int.from_bytes(data[place : place + 8], "little")
+        if end > len(data):
+            break
+        place = end
+    return data[:place]
 
 
 def make_watchers(folder: Path, plan: Plan, draw: Callable[[nn.Module], Iterable["Figure"]]) -> list[Watcher]:
@@ -72,8 +109,7 @@ class WatchCentres:
             from headwork.figures import log_heads
 
             log_heads(writer, model, step)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"step": step, "centres": centres}) + "\n")
+            append_lines(self.path, {"step": step, "centres": centres})
 
 
 class WatchAttention:
@@ -95,8 +131,9 @@ def read_centres(folder: Path) -> list[Snapshot]:
     """The centres at each evaluation of a run, in order; steps taken twice, after a resume, count once."""
     if not (folder / HEADS).exists():
         return []
-    check_file(folder / HEADS, HEADS, LARGEST_METRICS)
-    lines = (folder / HEADS).read_text(encoding="utf-8").splitlines(keepends=True)
-    rows = [json.loads(line) for line in lines if line.endswith("\n")]
-    history = {row["step"]: row["centres"] for row in rows}
+    history = {}
+    for place, row in read_lines(folder / HEADS):
+        if row.keys() != {"step", "centres"} or not isinstance(row["step"], int):
+            raise DamagedError(f"{place} is damaged: it must have a step and centres")
+        history[row["step"]] = row["centres"]
     return [history[step] for step in sorted(history)]

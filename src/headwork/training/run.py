@@ -1,23 +1,30 @@
 """A run is a folder: what it is (`config.json`), how it goes (`metrics.jsonl`), what it has learned (`checkpoints`)."""
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+from uuid import uuid4
 
 import torch
 from torch import nn
 
-from headwork.checks import LARGEST_JSON, check_file, naming
 from headwork.data import DATA_CONFIGS, Dataset, Tokenizer
 from headwork.metric import SPLITS
 from headwork.models import CLASSES
 from headwork.seeds import unchanged_rng_states
 from headwork.serialise import config_from_dict, config_to_dict
-from headwork.storage.folders import LOCK, DamagedError, replace_file
-from headwork.storage.models import CONFIG, check_rebuilds, read_json
+from headwork.storage.folders import is_leftover, replace_file
+from headwork.storage.models import (
+    CONFIG,
+    check_passed,
+    check_rebuilds,
+    explain_config,
+    read_own_config,
+    with_names_of_ours,
+)
+from headwork.storage.sealed_json import SEAL, DamagedError, read_json, read_text, sealed
 from headwork.tasks import TASKS, Task
 from headwork.training.config import RunConfig
 from headwork.training.fit import check_parts, fit_to_data, task_for
@@ -41,6 +48,8 @@ class Run:
     """The model was given with its weights, and not built from the seed."""
     fingerprint: str | None = None
     """Of the data, so that a run does not go on with other data for the same task."""
+    run_id: str | None = None
+    """Tells two runs apart that were begun in one folder at the same time."""
 
     def load_data(self) -> Dataset:
         """Read the data of the run, which must still have its task and tokens: a text file, say, may have changed."""
@@ -70,14 +79,24 @@ class Run:
             "task": config_to_dict(self.task),
             "own_weights": self.own_weights,
             "fingerprint": self.fingerprint,
-            "has_tokenizer": self.tokenizer is not None,
+            "run_id": self.run_id,
+            **with_names_of_ours([self.config, self.task], RUN_CLASSES),
         }
-        texts = {CONFIG: json.dumps(about, indent=2) + "\n"}
-        return texts if self.tokenizer is None else texts | {TOKENIZER: self.tokenizer.to_json()}
+        text = _tokenizer_json(self.tokenizer)
+        if text is None:
+            return {CONFIG: sealed({**about, TOKENIZER: None}, indent=2) + "\n"}
+        return {TOKENIZER: text, CONFIG: sealed({**about, TOKENIZER: _digest(text)}, indent=2) + "\n"}
 
     def write(self) -> None:
+        """The config comes last: where there is one, everything is there."""
         for name, text in self.files().items():
             replace_file(self.folder / name, text)
+
+    def check_folder(self) -> None:
+        """Raise unless the folder holds this run or nothing yet; what a start left that failed early is nothing."""
+        if (self.folder / CONFIG).exists() and read_own_config(self.folder / CONFIG).get("run_id") == self.run_id:
+            return
+        check_free(self.folder, _tokenizer_json(self.tokenizer))
 
 
 def new_run(config: RunConfig, folder: Path, data: Dataset | None = None, *, check: bool = True) -> Run:
@@ -85,45 +104,75 @@ def new_run(config: RunConfig, folder: Path, data: Dataset | None = None, *, che
 
     The data is read from the config unless it is given.
     """
-    if check and folder.exists() and (not folder.is_dir() or any(path.name != LOCK for path in folder.iterdir())):
-        what = "another run; go on with it by --resume (resume=True)" if is_run(folder) else "something else"
-        raise ValueError(f"out must be a new or an empty folder, got {folder}, which holds {what}")
     if data is None:
         assert config.data is not None
         data = config.data.load(config.training.seed)
+    if check:
+        check_free(folder, _tokenizer_json(data.tokenizer))
     check_parts(data)
     config = replace(config, model=fit_to_data(config.model, data))
     if isinstance(config.model, nn.Module):  # better now than when the trained model cannot be loaded
         check_rebuilds(config.model, {"model": config_to_dict(config.model)})
     own_weights = isinstance(config.model, nn.Module)
-    return Run(folder, config, task_for(config.training, data), data.tokenizer, own_weights, fingerprint(data))
+    task = task_for(config.training, data)
+    return Run(folder, config, task, data.tokenizer, own_weights, fingerprint(data), uuid4().hex)
 
 
-def open_run(folder: Path, classes: Iterable[type] = ()) -> Run:
-    """The run in a folder; `classes` are a user's own that its file may name."""
-    about = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    if "run" not in about:
-        raise ValueError(f"run must be the folder of a run (with {CONFIG}, written by `headwork train`), got {folder}")
-    if "task" not in about:
+def check_free(folder: Path, tokenizer: str | None = None) -> None:
+    """Raise unless a run can begin in the folder, which loses nothing: at most the same tokenizer is there already."""
+    found = [folder] if folder.exists() and not folder.is_dir() else list(folder.iterdir()) if folder.exists() else []
+    taken = [path for path in found if path == folder or not is_leftover(path)]
+    if [path.name for path in taken] == [TOKENIZER] and read_text(taken[0]) == tokenizer:
+        return
+    if taken:
+        what = "another run; go on with it by --resume (resume=True)" if is_run(folder) else "something else"
+        raise ValueError(f"out must be a new or an empty folder, got {folder}, which holds {what}")
+
+
+def open_run(folder: Path, classes: Iterable[type] = (), *, edited: bool = False) -> Run:
+    """The run in a folder; `classes` are a user's own that its file may name.
+
+    What is not as the run wrote it is refused, unless it was `edited` on purpose.
+    """
+    path = folder / CONFIG
+    about = read_json(path) if path.is_file() else {}
+    if "run" in about and "task" not in about and SEAL not in about:
         raise ValueError(
             f"{folder} was written by headwork 0.1, which this version cannot read: names in models have changed. "
             "Train the model again, or use it with headwork 0.1"
         )
-    with naming(folder / CONFIG):
-        config: object = config_from_dict(about["run"], RUN_CLASSES, classes)
-        task: object = config_from_dict(about["task"], RUN_CLASSES, classes)
+    if "run" not in about and SEAL not in about:
+        raise ValueError(f"run must be the folder of a run (with {CONFIG}, written by `headwork train`), got {folder}")
+    remedy = f"; if you edited it, say so: `headwork accept {folder}`"
+    try:
+        tokenizer = _read_tokenizer(folder, about if edited else read_own_config(path), edited=edited)
+    except DamagedError as error:
+        raise DamagedError(f"{error}{'' if edited else remedy}") from None
+    with explain_config(path):
+        check_passed(about, RUN_CLASSES, classes)
+        config: object = config_from_dict(about.get("run"), RUN_CLASSES, classes)
+        task: object = config_from_dict(about.get("task"), RUN_CLASSES, classes)
     if not isinstance(config, RunConfig) or not isinstance(task, Task):
-        raise DamagedError(f"{folder / CONFIG} is damaged: it must hold a RunConfig and a task")
+        raise DamagedError(f"{path} is damaged: it must hold a RunConfig and a task")
+    if about.get("model") != about["run"]["model"]:
+        raise ValueError(f"{path} must say the same in model and in run.model, got two different models")
+    found = {name: cast(str | None, about.get(name)) for name in ("fingerprint", "run_id")}
+    return Run(folder, config, task, tokenizer, bool(about.get("own_weights")), **found)
+
+
+def _read_tokenizer(folder: Path, about: dict[str, Any], *, edited: bool) -> Tokenizer | None:
     path = folder / TOKENIZER
-    if about.get("has_tokenizer") and not path.is_file():
+    if TOKENIZER not in about:
+        raise DamagedError(f"{folder / CONFIG} is damaged: it must say whether there is a {TOKENIZER}")
+    if about[TOKENIZER] is None:
+        return None
+    if not path.exists():
         raise DamagedError(f"{path} is missing")
-    tokenizer = None
-    if about.get("has_tokenizer"):
-        check_file(path, TOKENIZER, LARGEST_JSON)
-        with naming(path):
-            tokenizer = Tokenizer.from_json(path.read_text(encoding="utf-8"))
-    found = cast(str | None, about.get("fingerprint"))
-    return Run(folder, config, task, tokenizer, bool(about.get("own_weights")), found)
+    text = read_text(path)
+    if not edited and _digest(text) != about[TOKENIZER]:
+        raise DamagedError(f"{path} is damaged: its SHA-256 is not that of {CONFIG}")
+    with explain_config(path):
+        return Tokenizer.from_json(text)
 
 
 @unchanged_rng_states()
@@ -140,10 +189,16 @@ def fingerprint(data: Dataset) -> str:
 
 
 def is_run(folder: Path) -> bool:
+    """Whether the folder is that of a run, also of one whose config is not as it was written."""
     try:
-        return "run" in read_json(folder / CONFIG)
-    except (OSError, ValueError, DamagedError):
+        about = read_json(folder / CONFIG)
+    except (OSError, DamagedError):
         return False
+    return "run" in about or SEAL in about
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _tokenizer_json(tokenizer: Tokenizer | None) -> str | None:

@@ -1,17 +1,21 @@
 """The files of a run while it is trained."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import cast
 
-from headwork.metric import MetricRow, Split
+from headwork.batches import Batch, n_tokens
+from headwork.metric import Logged, MetricRow
 from headwork.storage.folders import MANIFEST, locked, sweep, verify
-from headwork.storage.models import CONFIG, WEIGHTS, find_model, read_tensors
+from headwork.storage.models import CONFIG, WEIGHTS, check_tensors, find_model, read_tensors
 from headwork.training.checkpoints import (
     Progress,
+    at_step,
     best_checkpoint,
     find_whole,
+    is_whole,
     keep_best,
     load_checkpoint,
     prune,
@@ -36,9 +40,12 @@ class Session:
         folder = self.run.folder
         if (folder / MANIFEST).exists():
             raise ValueError(f"run must be the folder of a run, got {folder}, which is one of its checkpoints")
-        if self.writes:
-            self.leaving.enter_context(locked(folder))
-        self.leaving.callback(self.display.stop)
+        with ExitStack() as stack:
+            if self.writes:
+                stack.enter_context(locked(folder))
+                self.run.check_folder()
+            stack.callback(self.display.stop)
+            self.leaving = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -54,6 +61,7 @@ class Session:
         if path is None:
             self.check_can_begin(is_damaged=bool(problems))
         progress = Progress() if path is None else load_checkpoint(path, self.learner)
+        self.check_best(progress, is_damaged=bool(problems))
         self.wait_for_all()
         if self.writes:
             for each in (folder, folder / "checkpoints"):
@@ -74,6 +82,28 @@ class Session:
             self.watch(0)
         self.display.start(self.plan.n_steps, progress.step)
         return progress
+
+    def check_best(self, progress: Progress, *, is_damaged: bool) -> None:
+        """Forget a best that is lost: those that come will be compared with each other.
+
+        If a checkpoint after this one is damaged, a better one may have come after this one, and will come again.
+        """
+        best = best_checkpoint(self.run.folder, progress)
+        if best is None or is_whole(best) or (is_damaged and not best.exists()):
+            return
+        self.display.say(f"the best checkpoint, {best}, is damaged or missing: the best is chosen again from here on")
+        progress.forget_best()
+
+    def has_best(self, progress: Progress) -> bool:
+        best = best_checkpoint(self.run.folder, progress)
+        return best is not None and best.exists()
+
+    def make_best(self, progress: Progress, valid: dict[str, float]) -> None:
+        """Let the best be where the run stands."""
+        progress.forget_best()
+        metric = self.run.task.metrics[0]
+        progress.after_evaluation(metric, valid[metric.name])
+        self.save(progress)
 
     def check_can_begin(self, *, is_damaged: bool) -> None:
         folder, again = self.run.folder, "begin again in another folder"
@@ -98,7 +128,12 @@ class Session:
         self.record("valid", progress.step, valid, progress.seconds)
         self.watch(progress.step)
 
-    def record(self, split: Split, step: int, values: dict[str, float], seconds: float) -> None:
+    def stepped(self, progress: Progress, values: dict[str, float]) -> None:
+        """Record a training step; in float16 its gradient may be infinite, and is then left out."""
+        finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        self.record("step", progress.step, finite, progress.seconds)
+
+    def record(self, split: Logged, step: int, values: dict[str, float], seconds: float) -> None:
         if self.recorder is not None:
             self.recorder.record(MetricRow(step, step / self.plan.steps_per_epoch, split, values, seconds))
 
@@ -110,31 +145,46 @@ class Session:
     def save(self, progress: Progress) -> None:
         """Write a checkpoint; those that are neither new nor the best are removed."""
         folder = self.run.folder
+        if self.recorder is not None:
+            self.recorder.write_waiting()
         save_checkpoint(folder, self.learner, progress, self.run.files(), writes=self.writes)
         if self.writes:
             if progress.best_step == progress.step:
                 keep_best(folder, progress)
-            prune(folder, best_checkpoint(folder, progress))
+            prune(folder, at_step(folder, progress.step, progress.part), best_checkpoint(folder, progress))
         self.wait_for_all()
 
     def restore_best(self) -> None:
         """Load the weights of the best checkpoint, for the last evaluation."""
         best = find_model(self.run.folder)
-        verify(best)
+        verify(best, (WEIGHTS,))
         self.learner.ema = None
-        self.learner.load(read_tensors(best / WEIGHTS))
+        tensors = read_tensors(best / WEIGHTS)
+        check_tensors(tensors, self.learner.model.state_dict(), best / WEIGHTS)
+        self.learner.load(tensors)
 
 
 class Clock:
-    """Seconds of training over all starts of a run, and the speed since the last."""
+    """Seconds of training over all starts of a run, the speed since the last start, and that of one step."""
 
-    def __init__(self, progress: Progress) -> None:
-        self.begun = time.monotonic()
-        self.seconds_before, self.first_step = progress.seconds, progress.step
+    def __init__(self, progress: Progress, n_processes: int = 1) -> None:
+        self.begun = self.step_begun = time.monotonic()
+        self.seconds_before, self.first_step, self.n_processes = progress.seconds, progress.step, n_processes
 
     @property
     def seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.begun
 
     def steps_per_second(self, step: int) -> float:
-        return (step - self.first_step) / (time.monotonic() - self.begun)
+        elapsed = time.monotonic() - self.begun
+        return (step - self.first_step) / elapsed if elapsed > 0 else 0.0
+
+    def next_step(self) -> None:
+        """A step begins here: to wait for its batch is part of it, the evaluation before it is not."""
+        self.step_begun = time.monotonic()
+
+    def speed(self, n_examples: int, parts: Sequence[Batch]) -> dict[str, float]:
+        """Examples, and tokens if these are text, per second of the step that has just ended."""
+        seconds = time.monotonic() - self.step_begun
+        counts = {"examples": n_examples, "tokens": self.n_processes * sum(map(n_tokens, parts))}
+        return {f"{what}_per_second": n / seconds for what, n in counts.items() if n and seconds > 0}

@@ -1,11 +1,14 @@
 """Two models, the same numbers: logits, and the gradient of a loss with respect to the embeddings."""
 
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+
+from headwork.hub import load_pretrained
 
 
 class NothingBelowFloat64(TorchFunctionMode):
@@ -29,6 +32,13 @@ def in_float64(model: nn.Module) -> Callable[..., Any]:
             return model(*args, **kwargs)
 
     return call
+
+
+def loaded(theirs: Any) -> Any:
+    """Our model, from the folder that theirs is saved in."""
+    with tempfile.TemporaryDirectory() as folder:
+        theirs.save_pretrained(folder)
+        return load_pretrained(folder)
 
 
 def assert_parity(

@@ -3,16 +3,12 @@
 import pytest
 import torch
 
-from headwork import choices
-
 from ..small_models import ready, real_tokens, some_ids
-from .comparing import assert_parity, in_float64, places
-from .copying import encoder_from_bert, encoder_from_distilbert, encoder_from_roberta
+from .comparing import assert_parity, in_float64, loaded, places
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("float64")
 
-CLASSIFY = choices.ClassificationHead(n_classes=5, pooling=choices.FirstToken())
 PAD = 1
 
 
@@ -68,7 +64,7 @@ every_padding = pytest.mark.parametrize(
 @every_padding
 def test_bert_for_masked_words(real: torch.Tensor) -> None:
     theirs = ready(transformers.BertForMaskedLM(bert_config()))
-    ours = encoder_from_bert(theirs, choices.MaskedLMHead())
+    ours = loaded(theirs)
     ids, segments = some_ids(2, 7, first=1), some_ids(2, 7, 2)
     words = in_float64(theirs)(
         ids, attention_mask=real.long(), token_type_ids=segments, position_ids=places(real)
@@ -82,7 +78,7 @@ def test_bert_for_masked_words(real: torch.Tensor) -> None:
 
 def test_bert_without_segments_and_without_a_mask() -> None:
     theirs = ready(transformers.BertForMaskedLM(bert_config()))
-    ours = encoder_from_bert(theirs, choices.MaskedLMHead())
+    ours = loaded(theirs)
     ids = some_ids(2, 7, first=1)
     assert_parity(
         (ours(ids), ours.embedding.table),
@@ -93,7 +89,7 @@ def test_bert_without_segments_and_without_a_mask() -> None:
 @pytest.mark.parametrize("lengths", [(7, 7), (7, 4)])
 def test_bert_for_classes(lengths: tuple[int, ...]) -> None:
     theirs = ready(transformers.BertForSequenceClassification(bert_config()))
-    ours = encoder_from_bert(theirs, CLASSIFY)
+    ours = loaded(theirs)
     ids, segments, real = some_ids(2, 7, first=1), some_ids(2, 7, 2), real_tokens(lengths, 7)
     classes = in_float64(theirs)(ids, attention_mask=real.long(), token_type_ids=segments).logits
     assert_parity(
@@ -106,7 +102,7 @@ def test_bert_for_classes(lengths: tuple[int, ...]) -> None:
 def test_roberta_counts_its_positions_from_after_the_padding(real: torch.Tensor) -> None:
     """It counts the ids that are not padding, on either side, without being told."""
     theirs = ready(transformers.RobertaModel(roberta_config(), add_pooling_layer=False))
-    ours = encoder_from_roberta(theirs, choices.NoHead())
+    ours = loaded(theirs)
     ids = some_ids(2, 7, first=PAD + 1).masked_fill(~real, PAD)
     assert_parity(
         (ours(ids, visible=real), ours.embedding.table),
@@ -120,7 +116,7 @@ def test_roberta_counts_its_positions_from_after_the_padding(real: torch.Tensor)
 
 def test_roberta_for_masked_words() -> None:
     theirs = ready(transformers.RobertaForMaskedLM(roberta_config()))
-    ours, ids = encoder_from_roberta(theirs, choices.MaskedLMHead()), some_ids(2, 7, first=PAD + 1)
+    ours, ids = loaded(theirs), some_ids(2, 7, first=PAD + 1)
     assert_parity(
         (ours(ids), ours.embedding.table),
         (in_float64(theirs)(ids).logits, theirs.roberta.embeddings.word_embeddings.weight),
@@ -129,7 +125,7 @@ def test_roberta_for_masked_words() -> None:
 
 def test_roberta_for_classes() -> None:
     theirs = ready(transformers.RobertaForSequenceClassification(roberta_config()))
-    ours, ids = encoder_from_roberta(theirs, CLASSIFY), some_ids(2, 7, first=PAD + 1)
+    ours, ids = loaded(theirs), some_ids(2, 7, first=PAD + 1)
     assert_parity(
         (ours(ids), ours.embedding.table),
         (in_float64(theirs)(ids).logits, theirs.roberta.embeddings.word_embeddings.weight),
@@ -139,8 +135,7 @@ def test_roberta_for_classes() -> None:
 @pytest.mark.parametrize("lengths", [(7, 7), (7, 4)])
 def test_distilbert_for_classes(lengths: tuple[int, ...]) -> None:
     theirs = ready(transformers.DistilBertForSequenceClassification(distilbert_config()))
-    head = choices.ClassificationHead(n_classes=5, pooling=choices.FirstToken(), activation="relu")
-    ours, ids, real = encoder_from_distilbert(theirs, head), some_ids(2, 7, first=1), real_tokens(lengths, 7)
+    ours, ids, real = loaded(theirs), some_ids(2, 7, first=1), real_tokens(lengths, 7)
     assert_parity(
         (ours(ids, visible=real), ours.embedding.table),
         (
@@ -152,7 +147,7 @@ def test_distilbert_for_classes(lengths: tuple[int, ...]) -> None:
 
 def test_distilbert_for_masked_words() -> None:
     theirs = ready(transformers.DistilBertForMaskedLM(distilbert_config()))
-    ours, ids = encoder_from_distilbert(theirs, choices.MaskedLMHead()), some_ids(2, 7, first=1)
+    ours, ids = loaded(theirs), some_ids(2, 7, first=1)
     assert_parity(
         (ours(ids), ours.embedding.table),
         (in_float64(theirs)(ids).logits, theirs.distilbert.embeddings.word_embeddings.weight),

@@ -9,8 +9,7 @@ import torch
 from headwork.models import Decoder
 
 from ..small_models import ready, real_tokens, some_ids
-from .comparing import NothingBelowFloat64, assert_parity, in_float64, places
-from .copying import decoder_from_gpt2, decoder_from_llama
+from .comparing import NothingBelowFloat64, assert_parity, in_float64, loaded, places
 
 transformers = pytest.importorskip("transformers")
 
@@ -30,7 +29,7 @@ def gpt2() -> Pair:
         attn_implementation="eager",
     )
     theirs = ready(transformers.GPT2LMHeadModel(config))
-    return theirs, decoder_from_gpt2(theirs)
+    return theirs, loaded(theirs)
 
 
 def llama(base: float = 10_000.0) -> Pair:
@@ -49,7 +48,7 @@ def llama(base: float = 10_000.0) -> Pair:
     )
     with NothingBelowFloat64():
         theirs = ready(transformers.LlamaForCausalLM(config))
-    return theirs, decoder_from_llama(theirs)
+    return theirs, loaded(theirs)
 
 
 every_decoder = pytest.mark.parametrize("pair", [gpt2, llama])

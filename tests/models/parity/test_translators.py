@@ -10,8 +10,7 @@ from torch import nn
 from headwork.models import EncoderDecoder
 
 from ..small_models import ready, real_tokens, some_ids
-from .comparing import assert_parity, in_float64
-from .copying import encoder_decoder_from_marian, encoder_decoder_from_t5
+from .comparing import assert_parity, in_float64, loaded
 
 transformers = pytest.importorskip("transformers")
 
@@ -38,7 +37,7 @@ def t5(feed_forward: str = "relu", tied: bool = True) -> Pair:
     if not tied:
         theirs.lm_head.weight = nn.Parameter(torch.empty_like(theirs.shared.weight))
     theirs = ready(theirs)
-    return theirs, encoder_decoder_from_t5(theirs)
+    return theirs, loaded(theirs)
 
 
 def t5_v1_1() -> Pair:
@@ -67,7 +66,7 @@ def marian(d_model: int = 12) -> Pair:
     theirs.final_logits_bias.normal_()
     for stack in (theirs.model.encoder, theirs.model.decoder):
         stack.embed_positions.weight.data.copy_(sines_then_cosines(29, d_model))
-    return theirs, encoder_decoder_from_marian(theirs)
+    return theirs, loaded(theirs)
 
 
 def marian_of_odd_width() -> Pair:

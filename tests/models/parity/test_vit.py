@@ -6,8 +6,7 @@ import torch
 from headwork.models import VisionTransformer
 
 from ..small_models import ready
-from .comparing import assert_parity, in_float64
-from .copying import vision_transformer_from_vit
+from .comparing import assert_parity, in_float64, loaded
 
 transformers = pytest.importorskip("transformers")
 
@@ -25,7 +24,7 @@ def vit() -> tuple["transformers.ViTForImageClassification", VisionTransformer]:
         attn_implementation="eager",
     )
     theirs = ready(transformers.ViTForImageClassification(config))
-    return theirs, vision_transformer_from_vit(theirs)
+    return theirs, loaded(theirs)
 
 
 @pytest.mark.usefixtures("float64")

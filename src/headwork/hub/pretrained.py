@@ -1,0 +1,232 @@
+"""Models out of folders of Hugging Face's, and into such folders."""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from headwork import choices
+from headwork.hub.download import find_folder
+from headwork.hub.families import FAMILIES, find_family
+from headwork.hub.family import Family
+from headwork.hub.gguf_file import GgufFile, is_gguf
+from headwork.hub.names import Names
+from headwork.hub.sentences import with_pooling
+from headwork.hub.weights import SAFETENSORS, Stored, open_weights, read_json
+from headwork.storage import new_folder, sealed_json, verify
+from headwork.storage.models import CONFIG, explain_config
+
+MANIFEST = "manifest.json"
+ALONG = (
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model", "*.spm"),
+    *("chat_template*", "generation_config.json", "preprocessor_config.json"),
+)
+"""Files beside the model that go along when it is saved like another one."""
+
+
+def is_pretrained(folder: Path | str) -> bool:
+    """Whether it is a folder of Hugging Face's (its `config.json` has a `model_type`, ours has not) or a GGUF file."""
+    if is_gguf(folder):
+        return True
+    try:
+        return "model_type" in sealed_json.read_json(Path(folder) / CONFIG)
+    except (OSError, sealed_json.DamagedError):
+        return False
+
+
+def read_config(folder: Path | str, *, families: Sequence[Family] = FAMILIES) -> Any:
+    """Our config of the model in a folder of Hugging Face's or a GGUF file, without its weights."""
+    with open_checkpoint(Path(folder), families) as opened:
+        with explain_config(opened.path):
+            config = opened.family.read(opened.settings, opened.tensors.keys())
+        return with_pooling(config, Path(folder))
+
+
+def labels_of(folder: Path | str, n_classes: int) -> tuple[str, ...]:
+    """The names of the classes in a folder of Hugging Face's; their numbers where it has none."""
+    named = read_json(Path(folder) / CONFIG).get("id2label")
+    names = named if isinstance(named, dict) else {}
+    return tuple(str(names.get(str(i), i)) for i in range(n_classes))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What stands in a folder or a file: whose family it is, its settings, and its tensors, which are not read yet."""
+
+    path: Path
+    """The file with the settings."""
+    family: Family
+    settings: Mapping[str, object]
+    tensors: Mapping[str, Stored]
+
+
+@contextmanager
+def open_checkpoint(folder: Path, families: Sequence[Family]) -> Iterator[Opened]:
+    """A folder of Hugging Face's or a GGUF file, as long as the block lasts."""
+    if is_gguf(folder):
+        file = GgufFile(folder)
+        yield Opened(folder, file.family, file.settings, file.tensors)
+        return
+    settings = read_json(folder / CONFIG)
+    family = find_family(settings, families)
+    with open_weights(folder) as tensors:
+        yield Opened(folder / CONFIG, family, settings, tensors)
+
+
+# --- load ------------------------------------------------------------------------------------------------------------
+
+
+def load_pretrained(
+    folder: Path | str,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    families: Sequence[Family] = FAMILIES,
+) -> nn.Module:
+    """The model in a folder of Hugging Face's or a GGUF file, in `eval` mode, with the same numbers as there.
+
+    Weights in 16 bits become float32 unless `dtype` says otherwise. Nothing in the folder is executed, and what is not
+    understood is refused: a setting by its name, tensors that are missing, unknown or of another shape all in one list.
+    A folder with a manifest, as those that `save_pretrained` writes, is verified.
+    """
+    folder = find_folder(folder)
+    if (folder / MANIFEST).is_file():
+        verify(folder)
+    with open_checkpoint(folder, families) as opened:
+        files = opened.tensors
+        with explain_config(opened.path):
+            config = opened.family.read(opened.settings, files.keys())
+        config = with_pooling(config, folder)
+        with explain_config(opened.path):
+            empty = config.build(device="meta")
+        names, ours = opened.family.names(config), empty.state_dict()
+        check_tensors(names, ours, files, folder)
+        dtype = widest(files.values()) if dtype is None else dtype
+        model = with_buffers(config, empty, dtype)
+        model.load_state_dict(read_tensors(names, ours, files, dtype, folder), assign=True)
+    return model.to(device=device).eval()
+
+
+def check_tensors(names: Names, ours: Mapping[str, Tensor], files: Mapping[str, Stored], folder: Path) -> None:
+    """Raise unless the files hold what the model needs, and nothing else; nothing is read for it but the headers."""
+    problems, left = [], {name for name in files if not names.is_ignored(name)}
+    for match in names.matches(ours):
+        wanted = match.rule.write([ours[name] for name in match.ours])
+        for name, tensor in zip(match.theirs, wanted, strict=True):
+            found = names.find(name, files)
+            if found is None:
+                problems.append(f"{name} is missing")
+                continue
+            left -= {found, *names.copies_in(name, files)}
+            if files[found].shape != tuple(tensor.shape):
+                problems.append(f"{found} must have the shape {tuple(tensor.shape)}, got {files[found].shape}")
+            if files[found].dtype is None:
+                problems.append(f"{found} must hold real numbers of 16 bits or more")
+    problems += [f"{name} is unknown" for name in sorted(left)]
+    if problems:
+        raise ValueError(f"{folder}: the tensors do not fit the settings: " + "; ".join(problems))
+
+
+def widest(tensors: Iterable[Stored]) -> torch.dtype:
+    return torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
+
+
+def with_buffers(config: Any, empty: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A model that waits for its weights: the empty one, or a whole one if it computes tables that no file has."""
+    if all(name in empty.state_dict() for name, _ in empty.named_buffers()):
+        return empty
+    default = torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            torch.set_default_dtype(torch.promote_types(dtype, torch.float32))  # tables are rounded once
+            return config.build(dtype=dtype)
+        finally:
+            torch.set_default_dtype(default)
+
+
+def read_tensors(
+    names: Names, ours: Mapping[str, Tensor], files: Mapping[str, Stored], dtype: torch.dtype, folder: Path
+) -> dict[str, Tensor]:
+    """Our tensors, one after the other, each in this precision."""
+    read: dict[str, Tensor] = {}
+    problems = []
+    for match in names.matches(ours):
+        found = [names.find(name, files) or name for name in match.theirs]
+        theirs = [files[name].read() for name in found]
+        for name, in_file, tensor in zip(match.theirs, found, theirs, strict=True):
+            for copy in names.copies_in(name, files):
+                if not torch.equal(files[copy].read(), tensor):
+                    problems.append(f"{copy} must be equal to {in_file}, which the model has in its place")
+        made = match.rule.read(theirs, [ours[name] for name in match.ours])
+        for name, tensor in zip(match.ours, made, strict=True):
+            # Copied, and only here: the file may be written over while the model lives.
+            read[name] = tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)
+        if not all(end.isfinite() for name in match.ours for end in read[name].aminmax()):
+            problems.append(f"{', '.join(found)} must be finite in {str(dtype).removeprefix('torch.')}")
+    if problems:
+        raise ValueError(f"{folder}: " + "; ".join(problems))
+    return read
+
+
+# --- save ------------------------------------------------------------------------------------------------------------
+
+
+def save_pretrained(
+    model: nn.Module,
+    folder: Path | str,
+    *,
+    like: Path | str | None = None,
+    families: Sequence[Family] = FAMILIES,
+) -> None:
+    """Write a model into a new folder that Hugging Face's `from_pretrained` opens.
+
+    The first of the families that can say all that the model is gets it. `like` is a folder of the family you want: its
+    tokenizer, its labels and the ids of its special tokens go along.
+    """
+    also: dict[str, object] = {} if like is None else read_json(Path(like) / CONFIG)
+    config = getattr(model, "config", None)
+    if parts := getattr(model, "parts", {}):
+        raise ValueError(f"model must be without parts of your own to be written for others, got {parts}")
+    if isinstance(head := getattr(config, "head", None), choices.EmbeddingHead):
+        raise ValueError(f"model must have a head that Hugging Face has, got {head}; save it with format='headwork'")
+    candidates = families if like is None else [find_family(also, families)]
+    candidates = [family for family in candidates if isinstance(config, family.config_class)]
+    tensors = model.state_dict()
+    settings, written = write_with(candidates, config, tensors, also, type(model).__name__)
+    dtypes = {tensor.dtype for tensor in written.values()}
+    settings["dtype"] = str(next(iter(dtypes))).removeprefix("torch.")
+    if len(dtypes) > 1:
+        raise ValueError(f"model must be in one precision to be written for others, got {sorted(map(str, dtypes))}")
+    with new_folder(Path(folder), sum(tensor.nbytes for tensor in written.values())) as staging:
+        if like is not None:
+            copy_along(Path(like), staging)
+        (staging / CONFIG).write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in written.items()}
+        save_file(owned, staging / SAFETENSORS, metadata={"format": "pt"})
+        (staging / SAFETENSORS).chmod(0o644)  # the library makes files that only their owner may read
+
+
+def write_with(
+    families: Iterable[Family], config: Any, tensors: Mapping[str, Tensor], also: Mapping[str, object], kind: str
+) -> tuple[dict[str, object], dict[str, Tensor]]:
+    """The settings and tensors of the first family that has a place for everything."""
+    reasons = []
+    for family in families:
+        try:
+            written = family.names(config).write(tensors)
+            return family.write(config, written.keys(), also), written
+        except ValueError as error:
+            reasons.append(str(error))
+    raise ValueError(f"model must be of a family that others know, got {kind}: {'; '.join(reasons) or 'there is none'}")
+
+
+def copy_along(like: Path, folder: Path) -> None:
+    for path in {path for pattern in ALONG for path in like.glob(pattern) if path.is_file()}:
+        shutil.copyfile(path, folder / path.name)

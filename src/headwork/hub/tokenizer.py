@@ -1,0 +1,92 @@
+"""The tokenizer in a folder of Hugging Face's: `tokenizer.json`, read by the library that wrote it, or older files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwork.extras import need
+from headwork.hub.download import find_folder
+from headwork.hub.gguf_file import GgufFile, is_gguf
+from headwork.hub.vocabularies import read_vocabulary
+from headwork.storage import DamagedError
+from headwork.storage.sealed_json import read_json, read_text
+
+if TYPE_CHECKING:
+    import tokenizers
+
+FILE = "tokenizer.json"
+
+
+class PretrainedTokenizer:
+    """Ids of a text and back, with the special tokens that the folder's own tokenizer adds.
+
+    `end` are the ids after which the model has nothing more to say; `chat_template` is how it was taught to chat, as a
+    text of Jinja, which is not run here.
+    """
+
+    def __init__(
+        self, tokenizer: "tokenizers.Tokenizer", *, end: Sequence[int] = (), chat_template: str | None = None
+    ) -> None:
+        self.tokenizer, self.end, self.chat_template = tokenizer, tuple(end), chat_template
+        self.n_tokens: int = tokenizer.get_vocab_size(with_added_tokens=True)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "PretrainedTokenizer":
+        need("tokenizers")
+        import tokenizers
+
+        folder = find_folder(folder)
+        if is_gguf(folder):
+            file = GgufFile(folder)
+            return cls(file.tokenizer(), end=file.end, chat_template=file.chat_template)
+        path = Path(folder) / FILE
+        if path.is_file():
+            text = read_text(path)
+            try:
+                tokenizer = tokenizers.Tokenizer.from_str(text)
+            except Exception as error:  # the library raises nothing narrower
+                raise DamagedError(f"{path} is damaged: {error}") from None
+        else:
+            tokenizer = read_vocabulary(Path(folder), _settings(Path(folder) / "config.json").get("model_type"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return cls(tokenizer, end=_end_ids(Path(folder)), chat_template=_chat_template(Path(folder)))
+
+    def encode(self, text: str) -> list[int]:
+        try:
+            return self.tokenizer.encode(text).ids
+        except TypeError:  # half of a surrogate pair, as a broken command line can have
+            raise ValueError(f"text must be a string of whole characters, got {text[:40]!r}") from None
+        except Exception as error:  # the library raises nothing narrower
+            raise DamagedError(f"the tokenizer is damaged, it cannot read {text[:40]!r}: {error}") from None
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the ids; special tokens say nothing."""
+        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
+
+
+def _end_ids(folder: Path) -> list[int]:
+    """One id or several, as the settings of the generation or of the model say."""
+    for name in ("generation_config.json", "config.json"):
+        found = _settings(folder / name).get("eos_token_id")
+        stated = found if isinstance(found, list) else [found]
+        ids = [i for i in stated if isinstance(i, int) and not isinstance(i, bool)]
+        if ids and len(ids) == len(stated):
+            return ids
+    return []
+
+
+def _chat_template(folder: Path) -> str | None:
+    try:
+        return read_text(folder / "chat_template.jinja")
+    except DamagedError:
+        found = _settings(folder / "tokenizer_config.json").get("chat_template")
+        return found if isinstance(found, str) else None
+
+
+def _settings(path: Path) -> dict[str, object]:
+    """What a file says, if it is there and whole: a tokenizer can do without."""
+    try:
+        return read_json(path)
+    except DamagedError:
+        return {}
