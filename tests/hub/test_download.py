@@ -102,7 +102,7 @@ def test_a_name_below_a_folder_here_is_a_path(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("huggingface_hub.snapshot_download", ask)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    with pytest.raises(ValueError, match="folder must be one that exists, got runs/typo: runs is a folder here, without"):
+    with pytest.raises(ValueError, match="folder must be one that exists, got runs/typo: runs is a folder here"):
         hw.load("runs/typo")
     for path in ("./runs/typo", "runs/a/typo", "typo", "~/typo", "runs/typo/"):
         with pytest.raises(ValueError, match=f"folder must be one that exists, got {path.strip('./')}"):
