@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import Node
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -117,14 +118,16 @@ def _choose(model: Decoder, scores: Tensor) -> Tensor:
 
 def _chain(out: Tensor) -> int:
     """The most operations between an input and the output, in PyTorch's own graph of the computation."""
-    order, depth = [out.grad_fn], {out.grad_fn: 0}
-    while order:
-        node = order.pop(0)
-        for below, _ in node.next_functions if node is not None else ():
-            if below is not None and depth.get(below, -1) < depth[node] + 1:
-                depth[below] = depth[node] + 1
-                order.append(below)
-    return max(depth.values())
+    assert out.grad_fn is not None
+    longest: dict[Node, int] = {}
+    todo = [out.grad_fn]
+    while todo:
+        below = [each for each, _ in todo[-1].next_functions if each is not None]
+        missing = [each for each in below if each not in longest]
+        todo += missing
+        if not missing:
+            longest[todo.pop()] = max((1 + longest[each] for each in below), default=0)
+    return longest[out.grad_fn]
 
 
 @torch.no_grad()

@@ -235,7 +235,7 @@ CLAIM = Claim(
     paper="Cordonnier, Loukas and Jaggi 2020, On the relationship between self-attention and convolutional layers "
     "(arXiv:1911.03584)",
     setup=Setup(),
-    small=Setup(heads=(8, 9, 16), n_students=10, steps=350, lr=0.1, n_images=20, side=11),
+    small=Setup(heads=(8, 9, 16), n_students=8, steps=300, lr=0.1, n_images=20, side=11),
     run=run,
     verdict=verdict,
     figure=figure,

@@ -149,7 +149,7 @@ CLAIM = Claim(
     "et al. 2019, "
     "Analyzing multi-head self-attention (arXiv:1905.09418)",
     setup=Setup(),
-    small=Setup(d_model=16, n_layers=3, epochs=5, learning_rate=1e-2),
+    small=Setup(d_model=16, n_layers=3, epochs=8, n_train=400, learning_rate=1e-2),
     run=run,
     verdict=verdict,
     figure=figure,

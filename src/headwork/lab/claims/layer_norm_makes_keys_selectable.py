@@ -179,7 +179,7 @@ CLAIM = Claim(
     paper="Brody, Alon and Yahav 2023, On the expressivity role of LayerNorm in Transformers' attention "
     "(arXiv:2305.02582)",
     setup=Setup(),
-    small=Setup(n_keys=(8,), n_draws=150),
+    small=Setup(n_keys=(8,), n_draws=100),
     run=run,
     verdict=verdict,
     figure=figure,
