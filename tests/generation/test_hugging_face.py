@@ -152,6 +152,29 @@ def test_beams(pair: Callable[[], Pair], end: int, n_beams: int, length_penalty:
 
 
 @pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("n_beams", [1, 3])
+def test_tokens_that_are_never_chosen(n_beams: int) -> None:
+    """As the padding of Marian's models."""
+    theirs, ours = lively_marian()
+    source = some_ids(BATCH, SOURCE, PAD)
+    options: dict[str, Any] = {"max_new_tokens": N_NEW_TOKENS, "n_beams": n_beams, "begin": PAD, "end": 23}
+    never = beam_search(ours, source, **options)[0].ids[:2].tolist()
+    expected = hugging_face(
+        theirs,
+        source,
+        N_NEW_TOKENS,
+        num_beams=n_beams,
+        eos_token_id=23,
+        decoder_start_token_id=PAD,
+        bad_words_ids=[[i] for i in never],
+        **({"early_stopping": "never"} if n_beams > 1 else {}),
+    ).sequences
+    for row, hypothesis in enumerate(beam_search(ours, source, forbidden=never, **options)):
+        assert hypothesis.ids.equal(expected[row, 1 : len(hypothesis.ids) + 1])
+        assert not set(never) & set(hypothesis.ids.tolist())
+
+
+@pytest.mark.usefixtures("float64")
 @every_decoder
 @pytest.mark.parametrize(("n_beams", "length_penalty"), [(1, 1.0), (3, 0.0), (4, 1.0)], ids=str)
 def test_beams_of_text(pair: Callable[[], Pair], max_new_tokens: int, n_beams: int, length_penalty: float) -> None:

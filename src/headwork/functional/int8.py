@@ -57,9 +57,7 @@ class Int8Matrix:
     def __init__(self, w: Float[Tensor, "d_out d_in"]) -> None:
         check_int8()
         if w.dtype != torch.float32 or w.device.type != "cpu":
-            raise ValueError(
-                f"weights must be in float32 on the CPU to be rounded to int8, got {w.dtype} on {w.device}"
-            )
+            raise ValueError(f"weights must be in float32 on the CPU to become int8, got {w.dtype} on {w.device}")
         self._pack(*round_rows(w.detach()))
 
     def __call__(self, x: Float[Tensor, "token d_in"]) -> Float[Tensor, "token d_out"]:

@@ -1,6 +1,7 @@
 """Beam search: several continuations of a text, or translations of a source, grow side by side; the best one wins."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,6 +44,7 @@ def beam_search(
     begin: int | None = None,
     length_penalty: float = 1.0,
     source_visible: Bool[Tensor, "batch source_token"] | None = None,
+    forbidden: Sequence[int] = (),
 ) -> list[Hypothesis]:
     r"""The best translation that was found for each source, or the best text after each prompt, of a `Decoder`.
 
@@ -54,7 +56,7 @@ def beam_search(
     n_beams best continuations of all beams, those that end are finished; the n_beams best that do not end go on. A
     source is done when nothing that its beams may become can be better than the best finished translation (Hugging
     Face: `early_stopping="never"`). One beam is greedy search, and done at the first `end`. A translation starts with
-    `begin`.
+    `begin`; the ids `forbidden` are never chosen.
 
     >>> config = hw.models.EncoderDecoderConfig(vocab=100, d_model=8, n_encoder_layers=1, n_decoder_layers=1,
     ...     heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=32))
@@ -67,13 +69,13 @@ def beam_search(
     check_length_penalty(length_penalty, max_new_tokens)
     source, source_visible = as_rows(source, source_visible)
     read, logits = start(model, source, source_visible, begin, max_new_tokens)
-    ends = end_ids(end, logits.shape[1])
+    ends, never = end_ids(end, logits.shape[1]), list(end_ids(forbidden, logits.shape[1]))
     of_end = torch.tensor(ends, device=source.device)
     ids = source.new_zeros((len(source), 1, 0))
     sums = torch.zeros(len(source), 1, device=source.device)
     best = [Hypothesis(ids[row, 0], -math.inf) for row in range(len(source))]
     for n in range(1, max_new_tokens + 1):
-        ids, sums, rows = continuations(ids, sums, logits, n_beams if n_beams == 1 else 2 * n_beams)
+        ids, sums, rows = continuations(ids, sums, logits, n_beams if n_beams == 1 else 2 * n_beams, never)
         ended = torch.isin(ids[:, :, -1], of_end) | (n == max_new_tokens)
         scores = (sums / n**length_penalty).masked_fill(~ended, -math.inf)
         score, beam = (t.tolist() for t in scores[:, :n_beams].max(1))
@@ -124,11 +126,13 @@ def continuations(
     sums: Float[Tensor, "batch beam"],
     logits: Float[Tensor, "rows vocab"],
     n_kept: int,
+    never: Sequence[int] = (),
 ) -> tuple[Int[Tensor, "batch kept longer"], Float[Tensor, "batch kept"], Int[Tensor, "batch kept"]]:
     """The best continuations of each source by one token, best first, and the rows of the logits that they continue."""
     batch, n_live = sums.shape
     vocab = logits.shape[1]
     log_p = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    log_p[:, never] = -math.inf
     totals = (sums.reshape(-1, 1) + log_p).reshape(batch, n_live * vocab)
     sums, best = totals.topk(min(n_kept, n_live * vocab))
     rows = best // vocab + n_live * torch.arange(batch, device=best.device)[:, None]
