@@ -305,8 +305,8 @@ def check_finite(tensors: Mapping[str, Tensor], what: str) -> None:
             raise ValueError(f"{what} must have finite weights, got a number that is not finite in {name}")
 
 
-def write_json(data: object, path: Path) -> None:
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+def write_json(data: object, path: Path, indent: int | None = 2) -> None:
+    path.write_text(json.dumps(data, indent=indent) + "\n", encoding="utf-8")
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, NoReturn, cast
 
-import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
@@ -14,7 +13,7 @@ from headwork.batches import Batch, to_device
 from headwork.data import Dataset, Examples
 from headwork.functional.denormals import flush_denormals
 from headwork.metric import MetricSum
-from headwork.seeds import derive_seed, seed_everything, unchanged_rng_states
+from headwork.seeds import derive_seed, seed_everything, seed_torch, unchanged_rng_states
 from headwork.storage import load
 from headwork.tasks import Evaluation, Task
 from headwork.training.checkpoints import Progress
@@ -146,7 +145,7 @@ def take_step(
     n_targets = sum_over_processes(fabric, float(sum(task.n_targets(part) for part in parts)))
 
     def score(model: nn.Module, number: int) -> dict[str, MetricSum]:
-        torch.manual_seed(derive_seed(training.seed, "dropout", progress.step, number, fabric.global_rank))
+        seed_torch(derive_seed(training.seed, "dropout", progress.step, number, fabric.global_rank), fabric.device)
         return task.score(model, parts[number])
 
     for number in range(progress.part, len(parts)):  # from 0, unless some were accumulated before the run was stopped
@@ -173,7 +172,7 @@ def take_step(
     learner.optimiser.step()
     learner.optimiser.zero_grad()
     if learner.ema is not None:
-        learner.ema.update(learner.model, progress.step)
+        learner.ema.update(progress.step)
     progress.after_step()
     return Step(loss, lr, norm)
 
