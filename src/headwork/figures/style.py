@@ -112,7 +112,8 @@ def freeze_layout(figure: Figure) -> None:
     engine = figure.get_layout_engine()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's browser has more letters than matplotlib
-        for _ in range(0 if engine is None else 2):
+        if engine is not None:
+            engine.execute(figure)
             engine.execute(figure)
     figure.set_layout_engine("none")
 

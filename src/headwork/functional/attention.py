@@ -131,7 +131,8 @@ def scaled_dot_product_attention(
 ) -> Float[Tensor, "*batch query d_value"]:
     r"""The mean of the values under the weights: $H = \operatorname{softargmax}(\beta\, Q K^\top) V$.
 
-    Vaswani et al., "Attention is all you need", 2017. A query that sees no key returns zeros.
+    Vaswani et al., "Attention is all you need", 2017. A query that sees no key returns zeros. A NaN in a key that no
+    query sees reaches nothing; one in a key that some see can reach all of them.
 
     >>> v = torch.tensor([[[1.0], [3.0]]])
     >>> scaled_dot_product_attention(torch.zeros(1, 1, 4), torch.zeros(1, 2, 4), v)

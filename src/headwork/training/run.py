@@ -17,6 +17,7 @@ from headwork.seeds import unchanged_rng_states
 from headwork.serialise import config_from_dict, config_to_dict
 from headwork.storage.folders import is_leftover, replace_file
 from headwork.storage.models import (
+    BEST,
     CONFIG,
     check_passed,
     check_rebuilds,
@@ -192,8 +193,8 @@ def is_run(folder: Path) -> bool:
     """Whether the folder is that of a run, also of one whose config is not as it was written."""
     try:
         about = read_json(folder / CONFIG)
-    except (OSError, DamagedError):
-        return False
+    except DamagedError:
+        return (folder / BEST).parent.is_dir()
     return "run" in about or SEAL in about
 
 
