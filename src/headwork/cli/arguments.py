@@ -1,7 +1,8 @@
 """What several commands take and say: a run, a model, texts on stdin, a file for a figure, the user's own modules."""
 
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,6 @@ class OfRunOrModel(OfRun):
     ] = None
 
     def open(self) -> "tuple[Run, nn.Module]":
-        from headwork.hub import load
         from headwork.training import open_run
         from headwork.training.run import is_run
 
@@ -88,7 +88,7 @@ class OfRunOrModel(OfRun):
             rule = "the folder of a run, or be given with --like RUN, whose data and task it shares"
             raise ValueError(f"run must be {rule}, got {self.run_folder}")
         run = open_run(self.like or self.run_folder, self.own_classes)
-        return run, load(self.run_folder, classes=self.own_classes)
+        return run, load_model(self.run_folder, self.own_classes)
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,17 @@ class OfModel(Imports):
         if self.tokens is not None and description.input == "image":
             raise ValueError(f"tokens is for text models, got {self.tokens} for {self.model}")
         return example_inputs(description, batch=self.batch, n_tokens=self.tokens or 16, image=image)
+
+
+def load_model(folder: Path, classes: Iterable[type] = ()) -> "nn.Module":
+    """The model in a folder of either kind; that one is not verified is said in a line."""
+    from headwork.hub import UnverifiedWarning, load
+
+    with warnings.catch_warnings(record=True, action="always", category=UnverifiedWarning) as notes:
+        model = load(folder, classes=classes)
+    for note in notes:
+        complain(str(note.message))
+    return model
 
 
 class Terminal:

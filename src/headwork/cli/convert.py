@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import without_denormals
+from headwork.cli.arguments import load_model, without_denormals
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,7 +45,6 @@ class Convert:
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.convert import compare
-        from headwork.hub import load
         from headwork.storage.models import save_with
         from headwork.training.run import is_run, open_run
 
@@ -54,7 +53,7 @@ class Convert:
             raise ValueError(f"images must be at most {MOST_IMAGES:,}, got {self.images}")
         if self.out.exists():
             raise ValueError(f"out must be a new folder, got {self.out}, which exists")
-        model = load(self.folder)
+        model = load_model(self.folder)
         images, source = self.find_images(model)
         converted = self.convert(model, (images.shape[2], images.shape[3]))
         comparison = compare(model, converted.model, images)

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from tyro.conf import arg
 
-from headwork.cli.arguments import OfModel, check_figure, save_figure, warn_of_unknown
+from headwork.cli.arguments import OfModel, check_figure, load_model, save_figure, warn_of_unknown
 
 LARGEST_DRAWN = 10**9
 """Parameters: a figure needs real weights, and these have to fit into the memory of a laptop."""
@@ -99,7 +99,6 @@ class Trace(OfModel):
 
         from headwork.data import read_image, sample_digit, sample_photo
         from headwork.figures import draw_inside
-        from headwork.hub import load
         from headwork.models import describe
 
         config = self.find_config()
@@ -122,7 +121,7 @@ class Trace(OfModel):
         elif description.vocab is not None:
             inputs = [torch.randint(description.vocab, ids.shape) for ids in inputs]
             title += ", for random token ids"
-        model = load(self.model, classes=self.own_classes) if Path(self.model).is_dir() else config.build()
+        model = load_model(Path(self.model), self.own_classes) if Path(self.model).is_dir() else config.build()
         words = [text.strings for text in texts] or None
         save_figure(draw_inside(model, *inputs, title=title, strings=words), path)
 

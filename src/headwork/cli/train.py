@@ -16,6 +16,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from headwork.cli.arguments import Imports
 from headwork.cli.training_flags import TrainingFlags, values_of
+from headwork.tables import printable
 
 if TYPE_CHECKING:
     from headwork.data import Dataset
@@ -44,7 +45,8 @@ class Train(Imports, TrainingFlags):
             print(list_recipes(as_json=self.json))
             return
         if is_first_process():  # what follows takes seconds, and a user should not wonder
-            print(f"loading PyTorch and {self.resume or self.recipe or DEFAULT}", file=sys.stderr, flush=True)
+            what = printable(str(self.resume or self.recipe or DEFAULT))
+            print(f"loading PyTorch and {what}", file=sys.stderr, flush=True)
         from headwork.training import train_run
         from headwork.training.display import Quiet, make_display
         from headwork.training.machine import describe_load
