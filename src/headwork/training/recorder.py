@@ -72,7 +72,7 @@ class Recorder:
 
 def join_events(folder: Path) -> None:
     """Make one file of TensorBoard's, so that a run that is resumed often does not leave one for each start."""
-    files = sorted(folder.glob("events.out.tfevents.*"))
+    files = sorted(path for path in folder.glob("events.out.tfevents.*") if path.is_file())
     if len(files) < 2:
         return
     joined = files[0].with_name(f".{files[0].name}.part")
