@@ -69,7 +69,8 @@ lab: .venv/installed
 seeds: .venv/installed
 	$(BIN)/headwork lab --all --seeds 20 --out out/seeds
 
-# 200 kills, 64 ways to stop and go on, 600 damaged checkpoints, flipped bits, malformed files and links: long.
+# 200 kills, 64 ways to stop and go on, 600 damaged checkpoints, flipped bits, malformed files and links, numbers at their
+# ends, wrong commands and calls: long.
 torture: .venv/installed
 	$(BIN)/python -m benchmarks.torture
 	$(BIN)/python -m benchmarks.torture_folders

@@ -156,6 +156,10 @@ def test_a_converted_model_is_not_accepted_as_edited(
     before = (tmp_path / "converted" / "config.json").read_text()
     assert "which has a manifest" in say(capsys, "accept", tmp_path / "converted", code=2)[1]
     assert (tmp_path / "converted" / "config.json").read_text() == before
+    (tmp_path / "converted" / "config.json").write_text(before.replace("10", "11", 1))
+    said = say(capsys, "evaluate", tmp_path / "converted", code=1)[1]
+    assert "config.json is damaged" in said
+    assert "headwork accept" not in said
 
 
 def test_evaluate_names_the_run_and_not_its_recipe(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from headwork.metric import SPLITS
 from headwork.models import CLASSES
 from headwork.seeds import unchanged_rng_states
 from headwork.serialise import config_from_dict, config_to_dict
-from headwork.storage.folders import is_leftover, replace_file
+from headwork.storage.folders import MANIFEST, is_leftover, replace_file
 from headwork.storage.models import (
     BEST,
     CONFIG,
@@ -144,11 +144,12 @@ def open_run(folder: Path, classes: Iterable[type] = (), *, edited: bool = False
         )
     if "run" not in about and SEAL not in about:
         raise ValueError(f"run must be the folder of a run (with {CONFIG}, written by `headwork train`), got {folder}")
-    remedy = f"; if you edited it, say so: `headwork accept {folder}`"
+    can_accept = not edited and not (folder / MANIFEST).exists()
+    remedy = f"; if you edited it, say so: `headwork accept {folder}`" if can_accept else ""
     try:
         tokenizer = _read_tokenizer(folder, about if edited else read_own_config(path), edited=edited)
     except DamagedError as error:
-        raise DamagedError(f"{error}{'' if edited else remedy}") from None
+        raise DamagedError(f"{error}{remedy}") from None
     with explain_config(path):
         check_passed(about, RUN_CLASSES, classes)
         config: object = config_from_dict(about.get("run"), RUN_CLASSES, classes)
