@@ -147,11 +147,79 @@ class SinusoidalPositions(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinearScaling(Checked):
+    """Every position is divided by `factor`. Chen et al., "Extending context window ...", 2023."""
+
+    factor: PositiveNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class NTKScaling(Checked):
+    """The base grows, so that the slowest pair turns `factor` times slower and the fastest as before.
+
+    "NTK-aware" scaling with a fixed factor (u/bloc97, 2023); see Peng et al., "YaRN", 2023, section 3.1.
+    """
+
+    factor: PositiveNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class Llama3Scaling(Checked):
+    """Pairs that turn slowly over `original_max_tokens` are slowed down by `factor`, fast ones are not.
+
+    Less than `low` turns is slow, more than `high` is fast, and in between it is a mean. Llama team, "The Llama 3 herd
+    of models", 2024.
+    """
+
+    factor: PositiveNumber
+    original_max_tokens: Count
+    low: PositiveNumber = 1.0
+    high: PositiveNumber = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.low >= self.high:
+            raise ValueError(f"low must be less than high, got low={self.low} and high={self.high}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class YarnScaling(Checked):
+    """Pairs with less than `slow` turns over `original_max_tokens` are slowed down by `factor`, those above `fast` not.
+
+    In between the share falls from pair to pair. Queries and keys are multiplied by `attention_factor`, which is
+    0.1 ln(factor) + 1 unless given. Peng et al., "YaRN: efficient context window extension", 2023.
+    """
+
+    factor: PositiveNumber
+    original_max_tokens: Count
+    fast: PositiveNumber = 32.0
+    slow: PositiveNumber = 1.0
+    attention_factor: PositiveNumber | None = None
+    whole_pairs: bool = True
+    """Whether the pairs at which the share begins and ends to fall are rounded to whole ones."""
+
+
+RotaryScaling = LinearScaling | NTKScaling | Llama3Scaling | YarnScaling
+
+
+@dataclass(frozen=True, kw_only=True)
 class RotaryPositions(Checked):
-    """Queries and keys are rotated by an angle that grows with the position; any length."""
+    """Queries and keys are rotated by an angle that grows with the position. Su et al., "RoFormer", 2021.
+
+    Only the first `fraction` of the features of each head is rotated; `scaling` slows the rotation down for longer
+    texts than the model was trained on; sequences of more than `max_tokens` are refused (None: any length).
+    """
 
     base: PositiveNumber = 10_000.0
     layout: Layout = "halves"
+    fraction: PositiveNumber = 1.0
+    scaling: RotaryScaling | None = None
+    max_tokens: Count | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fraction > 1:
+            raise ValueError(f"fraction must lie in (0, 1], got {self.fraction}")
 
 
 @dataclass(frozen=True, kw_only=True)

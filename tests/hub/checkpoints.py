@@ -46,6 +46,15 @@ LLAMA = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
 }
 QWEN2 = LLAMA | {"hidden_size": 24}
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 6}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 8.0,
+    "original_max_position_embeddings": 16,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
 T5 = {
     "vocab_size": 37,
     "d_model": 23,
@@ -94,6 +103,8 @@ class Checkpoint:
     settings: dict[str, Any]
     prepare: Callable[[Any], None] = lambda model: None
     options: tuple[tuple[str, Any], ...] = ()
+    slow: bool = False
+    """An odd one: its tests are slow ones."""
 
     def make(self, **changed: Any) -> Any:
         """The model with random weights, in float64."""
@@ -173,6 +184,20 @@ CHECKPOINTS: dict[str, Checkpoint] = {
         "LlamaConfig",
         LLAMA | {"head_dim": 4, "attention_bias": True, "mlp_bias": True, "num_key_value_heads": None},
     ),
+    "llama-3.1": Checkpoint(
+        "decoder", "LlamaForCausalLM", "LlamaConfig", LLAMA | {"head_dim": 10, "rope_parameters": LLAMA3}
+    ),
+    **{
+        f"llama-{name}": Checkpoint(
+            "decoder", "LlamaForCausalLM", "LlamaConfig", LLAMA | {"head_dim": 10, "rope_parameters": rope}, slow=True
+        )
+        for name, rope in {
+            "linear": {"rope_type": "linear", "rope_theta": 500.0, "factor": 3.0},
+            "dynamic": {"rope_type": "dynamic", "rope_theta": 500.0, "factor": 3.0},
+            "yarn": YARN,
+            "yarn-scales": YARN | {"beta_fast": 4, "mscale": 1.0, "mscale_all_dim": 0.5},
+        }.items()
+    },
     "mistral": Checkpoint("decoder", "MistralForCausalLM", "MistralConfig", QWEN2 | {"sliding_window": None}),
     "qwen2": Checkpoint("decoder", "Qwen2ForCausalLM", "Qwen2Config", QWEN2),
     "qwen2-tied": Checkpoint("decoder", "Qwen2ForCausalLM", "Qwen2Config", QWEN2 | {"tie_word_embeddings": True}),

@@ -39,8 +39,13 @@ from headwork.functional.relative import quadratic_codes as quadratic_codes
 from headwork.functional.relative import relative_index as relative_index
 from headwork.functional.relative import relative_scores as relative_scores
 from headwork.functional.relative import t5_buckets as t5_buckets
+from headwork.functional.rotary import llama3_frequencies as llama3_frequencies
+from headwork.functional.rotary import ntk_base as ntk_base
 from headwork.functional.rotary import rotary_angles as rotary_angles
+from headwork.functional.rotary import rotary_frequencies as rotary_frequencies
 from headwork.functional.rotary import rotate as rotate
+from headwork.functional.rotary import yarn_attention_factor as yarn_attention_factor
+from headwork.functional.rotary import yarn_frequencies as yarn_frequencies
 from headwork.public import PublicNames
 
 __dir__ = PublicNames(__name__)

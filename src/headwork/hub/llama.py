@@ -8,6 +8,7 @@ from collections.abc import Callable
 from headwork import choices
 from headwork.hub.family import Family
 from headwork.hub.names import Names, Table
+from headwork.hub.rotary import read_rotary, write_rotary
 from headwork.hub.settings import Settings, write_activation
 from headwork.models import DecoderConfig
 
@@ -41,8 +42,7 @@ def names(config: DecoderConfig) -> Names:
 def read_decoder(
     settings: Settings, *, n_kv_heads: int | None, bias: bool, out_bias: bool, ff_bias: bool
 ) -> DecoderConfig:
-    """A decoder of this shape: rotary positions, grouped queries, RMS norm, SwiGLU. Positions have no last one here."""
-    settings.harmless("max_position_embeddings")
+    """A decoder of this shape: rotary positions, grouped queries, RMS norm, SwiGLU."""
     d_model = settings.count("hidden_size", 4096)
     n_heads = settings.count("num_attention_heads", 32)
     d_head = settings.count_or("head_dim", d_model // n_heads)
@@ -71,25 +71,8 @@ def read_decoder(
     )
 
 
-def read_rotary(settings: Settings) -> choices.RotaryPositions:
-    """`rope_parameters`, or what older folders have instead: `rope_theta` and `rope_scaling`."""
-    settings.only(rope_scaling=None, rope_interleaved=False)
-    base = settings.number("rope_theta", 10_000.0)
-    given = settings.value("rope_parameters")
-    if given is None:
-        return choices.RotaryPositions(base=base)
-    if not isinstance(given, dict):
-        raise ValueError(f"rope_parameters must be an object, got {given!r}")
-    rope = Settings(given)
-    rope.only(rope_type="default", partial_rotary_factor=1.0)
-    position = choices.RotaryPositions(base=rope.number("rope_theta", base))
-    rope.close()
-    return position
-
-
 def write_decoder(config: DecoderConfig) -> dict[str, object]:
     heads = config.heads if isinstance(config.heads, choices.Heads) else choices.Heads(n_heads=config.heads.n_heads)
-    base = config.position.base if isinstance(config.position, choices.RotaryPositions) else 10_000.0
     return {
         "vocab_size": config.vocab,
         "hidden_size": config.d_model,
@@ -100,7 +83,7 @@ def write_decoder(config: DecoderConfig) -> dict[str, object]:
         "intermediate_size": config.feed_forward.d_ff,
         "hidden_act": write_activation(config.feed_forward.activation),
         "rms_norm_eps": config.norm.eps,
-        "rope_parameters": {"rope_type": "default", "rope_theta": base},
+        **write_rotary(config.position),
         "tie_word_embeddings": isinstance(config.lm_head, choices.TiedLMHead),
         "attention_dropout": config.attention_dropout,
     }

@@ -49,7 +49,9 @@ class StackConfig(Checked):
     @property
     def max_tokens(self) -> int | None:
         """The longest sequence that has positions; None: any length."""
-        return self.position.max_tokens if isinstance(self.position, choices.LearnedPositions) else None
+        if isinstance(self.position, choices.LearnedPositions | choices.RotaryPositions):
+            return self.position.max_tokens
+        return None
 
 
 class Stack(nn.Module):
