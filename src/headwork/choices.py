@@ -26,7 +26,8 @@ NormOrder = Literal["pre", "post"]
 class Heads(Checked):
     """Heads that each project the whole token. `None` widths mean d_model / n_heads; `beta=None` means 1/sqrt(d_head).
 
-    Fewer `n_kv_heads` than `n_heads` is grouped-query attention: several queries share a key and a value.
+    Fewer `n_kv_heads` than `n_heads` is grouped-query attention: several queries share a key and a value. `softcap`
+    keeps the scaled scores between -softcap and softcap, by softcap * tanh(score / softcap), as in Gemma 2.
     """
 
     n_heads: Count
@@ -36,6 +37,8 @@ class Heads(Checked):
     bias: bool = True
     out_bias: bool | None = None
     beta: float | None = None
+    qk_norm: "QKNorm | None" = None
+    softcap: PositiveNumber | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,6 +112,28 @@ class GatedFeedForward(Checked):
     bias: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class MixtureOfExperts(Checked):
+    """A router sends each token to `n_active` of `n_experts` gated networks of width `d_ff`, and adds what they answer.
+
+    They count as the softmax of the router says, with `normalised` so that the chosen ones sum to 1. `d_shared` is the
+    width of one more network that sees every token, through a gate. Jiang et al., "Mixtral of experts", 2024.
+    """
+
+    n_experts: Count
+    n_active: Count
+    d_ff: Count
+    activation: Activation = "silu"
+    bias: bool = False
+    normalised: bool = True
+    d_shared: Count | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_active > self.n_experts:
+            raise ValueError(f"n_active must be at most n_experts={self.n_experts}, got {self.n_active}")
+
+
 # --- norm ----------------------------------------------------------------------------------------------------------
 
 
@@ -121,6 +146,43 @@ class LayerNorm(Checked):
 @dataclass(frozen=True, kw_only=True)
 class RMSNorm(Checked):
     eps: PositiveNumber = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class QKNorm(Checked):
+    """Queries and keys are normalised before they are rotated and compared: each head by itself, or all together.
+
+    Dehghani et al., "Scaling vision transformers to 22 billion parameters", 2023. Qwen3 and Gemma 3 normalise each head
+    with the same weights, OLMo 2 all heads together.
+    """
+
+    norm: "AnyNorm" = RMSNorm()
+    per_head: bool = True
+
+
+# --- residual connections ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequentialLayer(Checked):
+    """Attention, then the feed-forward network, each with a residual connection and a norm as `norm_order` says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelLayer(Checked):
+    """x + attention(norm(x)) + feed_forward(norm(x)), with two norms or one. Wang and Komatsuzaki, "GPT-J-6B", 2021."""
+
+    shared_norm: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandwichLayer(Checked):
+    """x + norm(f(norm(x))): a norm on both sides, as in Gemma 2. Ding et al., "CogView", 2021."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchNormLayer(Checked):
+    """x + norm(f(x)): a norm behind the branch only, as in OLMo 2. Liu et al., "Swin Transformer V2", 2022."""
 
 
 # --- positions of a sequence ---------------------------------------------------------------------------------------
@@ -247,6 +309,19 @@ class RelativePositions(Checked):
     """Transformer-XL: the four-term score of equation (6) of the ETH sheet, with sinusoids of the shift; any length."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SlidingWindow(Checked):
+    """A query sees the newest `n_tokens` keys only, itself included: in these `layers` (counted from 0), or in all.
+
+    `position` are rotary positions of their own for these layers, as in Gemma 3. Child et al., "Sparse Transformers",
+    2019; Beltagy et al., "Longformer", 2020; Jiang et al., "Mistral 7B", 2023.
+    """
+
+    n_tokens: Count
+    layers: tuple[int, ...] | None = None
+    position: RotaryPositions | None = None
+
+
 # --- positions of an image -----------------------------------------------------------------------------------------
 
 
@@ -319,22 +394,28 @@ class NoHead(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class TiedLMHead(Checked):
-    """Tokens are scored by the transposed embedding table; `scaled` divides by sqrt(d_model) first, as T5 does."""
+    """Tokens are scored by the transposed embedding table; `scaled` divides by sqrt(d_model) first, as T5 does.
+
+    `softcap` keeps the logits between -softcap and softcap, by softcap * tanh(logit / softcap), as in Gemma 2.
+    """
 
     scaled: bool = False
     bias: bool = False
+    softcap: PositiveNumber | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class UntiedLMHead(Checked):
-    """Tokens are scored by a linear map of its own."""
+    """Tokens are scored by a linear map of its own; `softcap` as in the tied head."""
 
     bias: bool = False
+    softcap: PositiveNumber | None = None
 
 
 AnyHeads = Heads | SplitHeads
 ImageHeads = GaussianHeads | ShiftHeads | QueryShiftHeads | ContentShiftHeads
-AnyFeedForward = FeedForward | GatedFeedForward
+AnyFeedForward = FeedForward | GatedFeedForward | MixtureOfExperts
+AnyLayer = SequentialLayer | ParallelLayer | SandwichLayer | BranchNormLayer
 AnyNorm = LayerNorm | RMSNorm
 TextPositions = (
     NoPositions

@@ -7,6 +7,7 @@ from headwork.functional.attention import attention_weights as attention_weights
 from headwork.functional.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from headwork.functional.attention import softargmax as softargmax
 from headwork.functional.embedding import look_up as look_up
+from headwork.functional.experts import choose_experts as choose_experts
 from headwork.functional.fused import fused_attention as fused_attention
 from headwork.functional.fused import fused_gelu as fused_gelu
 from headwork.functional.fused import fused_gelu_tanh as fused_gelu_tanh
@@ -46,6 +47,9 @@ from headwork.functional.rotary import rotary_frequencies as rotary_frequencies
 from headwork.functional.rotary import rotate as rotate
 from headwork.functional.rotary import yarn_attention_factor as yarn_attention_factor
 from headwork.functional.rotary import yarn_frequencies as yarn_frequencies
+from headwork.functional.soft_cap import capped_attention as capped_attention
+from headwork.functional.soft_cap import capped_attention_weights as capped_attention_weights
+from headwork.functional.soft_cap import soft_cap as soft_cap
 from headwork.public import PublicNames
 
 __dir__ = PublicNames(__name__)

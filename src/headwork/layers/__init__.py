@@ -1,5 +1,6 @@
 """Thin modules: parameters and one call into functional."""
 
+from headwork.layers.attention import CappedAttention as CappedAttention
 from headwork.layers.attention import MultiHeadAttention as MultiHeadAttention
 from headwork.layers.attention import SplitHeadAttention as SplitHeadAttention
 from headwork.layers.cache import DecoderCache as DecoderCache
@@ -19,8 +20,12 @@ from headwork.layers.grid_attention import QueryShiftAttention as QueryShiftAtte
 from headwork.layers.grid_attention import RelativePositionalEmbedding as RelativePositionalEmbedding
 from headwork.layers.hook_point import HookPoint as HookPoint
 from headwork.layers.hook_point import LazyHookPoint as LazyHookPoint
+from headwork.layers.mixture_of_experts import MixtureOfExperts as MixtureOfExperts
 from headwork.layers.norm import LayerNorm as LayerNorm
 from headwork.layers.norm import RMSNorm as RMSNorm
+from headwork.layers.other_layers import BranchNormLayer as BranchNormLayer
+from headwork.layers.other_layers import ParallelLayer as ParallelLayer
+from headwork.layers.other_layers import SandwichLayer as SandwichLayer
 from headwork.layers.pooling import AttentionPooling as AttentionPooling
 from headwork.layers.pooling import ClassTokenPooling as ClassTokenPooling
 from headwork.layers.pooling import FirstTokenPooling as FirstTokenPooling

@@ -11,6 +11,7 @@ from headwork.checks import check_positive
 from headwork.functional.embedding import look_up
 from headwork.functional.patches import embed_patches, grid_of
 from headwork.functional.processor import check_products
+from headwork.functional.soft_cap import soft_cap
 from headwork.layers.linear import OneToken, affine_map, linear
 
 
@@ -71,6 +72,7 @@ class LMHead(nn.Module):
                 self.scale = 1.0
                 self.weight = linear(d_model, vocab, bias=False).weight
         self.bias = nn.Parameter(torch.zeros(vocab)) if choice.bias else None
+        self.softcap = choice.softcap
 
     def forward(
         self, x: Float[Tensor, "batch token d_model"], embedding: TokenEmbedding
@@ -78,10 +80,13 @@ class LMHead(nn.Module):
         """The logits of hidden states x; `embedding` is the table that a tied head multiplies with."""
         check_products(x)
         x = x if self.scale == 1.0 else x * self.scale
-        return nn.functional.linear(x, self._matrix(embedding), self.bias)
+        logits = nn.functional.linear(x, self._matrix(embedding), self.bias)
+        return logits if self.softcap is None else soft_cap(logits, self.softcap)
 
     def one_token(self, embedding: TokenEmbedding) -> OneToken:
-        score, scale = affine_map(self._matrix(embedding), self.bias), self.scale
+        score, scale, cap = affine_map(self._matrix(embedding), self.bias), self.scale, self.softcap
+        if cap is not None:
+            return lambda x: soft_cap(score(x * scale), cap)
         return score if scale == 1.0 else lambda x: score(x * scale)
 
     def extra_repr(self) -> str:

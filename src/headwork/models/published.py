@@ -28,6 +28,7 @@ CLASSES: tuple[type, ...] = (
     *MODEL_CONFIGS,
     *(Encoder, Decoder, EncoderDecoder, VisionTransformer),
     *(layers.EncoderLayer, layers.DecoderLayer),
+    *(layers.ParallelLayer, layers.SandwichLayer, layers.BranchNormLayer),
     *(layers.Positions, layers.LearnedPositions, layers.SinusoidalPositions, layers.RotaryPositions),
     *(layers.AlibiPositions, layers.BucketPositions, layers.LearnedGrid, layers.SinusoidalGrid),
     *(layers.ClassTokenPooling, layers.FirstTokenPooling, layers.MeanPooling, layers.AttentionPooling),
