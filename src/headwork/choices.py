@@ -349,6 +349,11 @@ class ClassToken(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DistillationToken(Checked):
+    """DeiT: a class token and a distillation token join the sequence, both outputs are read. Touvron et al., 2021."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeanPooling(Checked):
     """GAP: the mean over all tokens."""
 
@@ -427,7 +432,7 @@ TextPositions = (
     | RelativePositions
 )
 GridPositions = NoPositions | LearnedGrid | SinusoidalGrid
-ImagePooling = ClassToken | MeanPooling | AttentionPooling
+ImagePooling = ClassToken | DistillationToken | MeanPooling | AttentionPooling
 TextPooling = FirstToken | MeanPooling | AttentionPooling
 LMHead = TiedLMHead | UntiedLMHead
 EncoderHead = ClassificationHead | MaskedLMHead | EmbeddingHead | NoHead

@@ -28,6 +28,7 @@ from headwork.layers.other_layers import ParallelLayer as ParallelLayer
 from headwork.layers.other_layers import SandwichLayer as SandwichLayer
 from headwork.layers.pooling import AttentionPooling as AttentionPooling
 from headwork.layers.pooling import ClassTokenPooling as ClassTokenPooling
+from headwork.layers.pooling import DistillationTokenPooling as DistillationTokenPooling
 from headwork.layers.pooling import FirstTokenPooling as FirstTokenPooling
 from headwork.layers.pooling import MeanPooling as MeanPooling
 from headwork.layers.pooling import Pooling as Pooling

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from typing import ClassVar
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -35,6 +36,11 @@ class StackConfig(Checked):
     position: choices.TextPositions | choices.GridPositions
     dropout: Probability
     attention_dropout: Probability
+    embedding_norm: bool | None = None
+    """Whether the embedded tokens are normalised; None: as is usual for the model."""
+    final_norm: bool | None = None
+    """Whether the output of the last layer is normalised; None: after pre-norm layers, and after no others."""
+    usually_embedding_norm: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,6 +52,15 @@ class StackConfig(Checked):
         """The width of a query."""
         given = self.heads.d_head if isinstance(self.heads, choices.Heads) else None
         return self.d_model // self.heads.n_heads if given is None else given
+
+    @property
+    def has_embedding_norm(self) -> bool:
+        usual = self.usually_embedding_norm and self.norm_order == "post"
+        return usual if self.embedding_norm is None else self.embedding_norm
+
+    @property
+    def has_final_norm(self) -> bool:
+        return self.norm_order == "pre" if self.final_norm is None else self.final_norm
 
     @property
     def max_tokens(self) -> int | None:
@@ -206,7 +221,6 @@ def make_stack(
     *,
     decoder: bool,
     cross_attention: bool = False,
-    embedding_norm: bool = False,
     positions: Positions | None = None,
     layers: Sequence[nn.Module] | None = None,
     layer: choices.AnyLayer = choices.SequentialLayer(),
@@ -243,13 +257,12 @@ def make_stack(
             )
             for i in range(n_layers)
         ]
-    pre = config.norm_order == "pre"
     return Stack(
         layers,
         positions=positions,
-        embedding_norm=make_norm(config.norm, config.d_model) if embedding_norm and not pre else None,
+        embedding_norm=make_norm(config.norm, config.d_model) if config.has_embedding_norm else None,
         dropout=config.dropout,
-        final_norm=make_norm(config.norm, config.d_model) if pre else None,
+        final_norm=make_norm(config.norm, config.d_model) if config.has_final_norm else None,
         local_positions=None if window is None or window.position is None else of_choice(window.position),
         local_layers=local_layers,
     )

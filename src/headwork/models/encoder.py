@@ -36,6 +36,7 @@ class EncoderConfig(StackConfig):
     n_segments: CountOrZero = 2
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.1
+    usually_embedding_norm = True
 
     @property
     def description(self) -> Description:
@@ -90,9 +91,7 @@ class Encoder(nn.Module):
             self.segments = (
                 TokenEmbedding(config.n_segments, config.d_model, name="segments") if config.n_segments else None
             )
-            self.layers = make_stack(
-                config, config.n_layers, decoder=False, embedding_norm=True, positions=positions, layers=layers
-            )
+            self.layers = make_stack(config, config.n_layers, decoder=False, positions=positions, layers=layers)
             self.head = make_head(config, pooling)
 
     @property

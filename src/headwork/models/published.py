@@ -31,7 +31,13 @@ CLASSES: tuple[type, ...] = (
     *(layers.ParallelLayer, layers.SandwichLayer, layers.BranchNormLayer),
     *(layers.Positions, layers.LearnedPositions, layers.SinusoidalPositions, layers.RotaryPositions),
     *(layers.AlibiPositions, layers.BucketPositions, layers.LearnedGrid, layers.SinusoidalGrid),
-    *(layers.ClassTokenPooling, layers.FirstTokenPooling, layers.MeanPooling, layers.AttentionPooling),
+    *(
+        layers.ClassTokenPooling,
+        layers.DistillationTokenPooling,
+        layers.FirstTokenPooling,
+        layers.MeanPooling,
+        layers.AttentionPooling,
+    ),
 )
 """All of ours that the file of a model may name: configs, and models with parts beside those that are a user's own."""
 

@@ -113,7 +113,7 @@ class VisionTransformer(nn.Module):
             pooling = make_pooling(config.pooling, config.d_model) if pooling is None else pooling
             self.layers = make_stack(config, config.n_layers, decoder=False, layers=layers)
             self.pooling = pooling
-            self.classifier = linear(config.d_model, config.n_classes)
+            self.classifier = linear(pooling.n_vectors * config.d_model, config.n_classes)
             self.logits = HookPoint("batch class")
 
     @property
