@@ -30,11 +30,14 @@ UNIONS = {
         "TextPooling",
         "LMHead",
         "EncoderHead",
+        "ImageHead",
         "AnyLayer",
         "RotaryScaling",
     )
 } | {"Heads.qk_norm": (choices.QKNorm,), "DecoderConfig.window": (choices.SlidingWindow,)}
 REQUIRED = {
+    "d_hidden": 7,
+    "max_distance": 4,
     "n_experts": 3,
     "n_active": 2,
     "n_tokens": 5,
@@ -125,7 +128,7 @@ def test_a_choice_is_frozen_and_named(kind: type) -> None:
         (
             choices.ClassificationHead,
             {"n_classes": 5, "pooling": choices.MeanPooling(), "activation": "gelu"},
-            "activation must be one of tanh, relu, got 'gelu'",
+            "activation must be one of tanh, relu or None, got 'gelu'",
         ),
         (choices.MaskedLMHead, {"activation": "tanh"}, "activation must be one of .*, got 'tanh'"),
     ],

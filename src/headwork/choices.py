@@ -149,6 +149,16 @@ class RMSNorm(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnbiasedLayerNorm(Checked):
+    """(x - mean) / (deviation + eps) with the unbiased deviation: the norm of "The annotated Transformer", 2018.
+
+    PyTorch's has the biased variance, and eps inside the root.
+    """
+
+    eps: PositiveNumber = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
 class QKNorm(Checked):
     """Queries and keys are normalised before they are rotated and compared: each head by itself, or all together.
 
@@ -310,6 +320,18 @@ class RelativePositions(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LearnedRelativePositions(Checked):
+    """A learned code for each shift up to `max_distance`, and beyond it that of the last: q k + q r. Any length.
+
+    With `biases` also a learned score for each shift, and a vector that is added to every query that meets a key.
+    Shaw et al., "Self-attention with relative position representations", 2018.
+    """
+
+    max_distance: Count
+    biases: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class SlidingWindow(Checked):
     """A query sees the newest `n_tokens` keys only, itself included: in these `layers` (counted from 0), or in all.
 
@@ -359,6 +381,11 @@ class MeanPooling(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MaxPooling(Checked):
+    """The largest value of each feature over all tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttentionPooling(Checked):
     """MAP: a learned query attends to all tokens."""
 
@@ -370,10 +397,31 @@ class AttentionPooling(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationHead(Checked):
-    """One score for each class: pool the tokens, then dense, activation, linear."""
+    """One score for each class: pool the tokens, then dense, activation, linear; without an activation linear alone."""
 
     n_classes: Count
     pooling: "TextPooling"
+    activation: Literal["tanh", "relu"] | None = "tanh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenClassificationHead(Checked):
+    """One score for each class at every token: linear or, if `hidden`, linear, norm, ReLU, linear."""
+
+    n_classes: Count
+    hidden: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearHead(Checked):
+    """A linear map from the pooled vector of an image to its classes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLPHead(Checked):
+    """A hidden layer before the classes of an image, as ViT has it before fine-tuning. Dosovitskiy et al., 2021."""
+
+    d_hidden: Count
     activation: Literal["tanh", "relu"] = "tanh"
 
 
@@ -421,7 +469,7 @@ AnyHeads = Heads | SplitHeads
 ImageHeads = GaussianHeads | ShiftHeads | QueryShiftHeads | ContentShiftHeads
 AnyFeedForward = FeedForward | GatedFeedForward | MixtureOfExperts
 AnyLayer = SequentialLayer | ParallelLayer | SandwichLayer | BranchNormLayer
-AnyNorm = LayerNorm | RMSNorm
+AnyNorm = LayerNorm | RMSNorm | UnbiasedLayerNorm
 TextPositions = (
     NoPositions
     | LearnedPositions
@@ -430,9 +478,11 @@ TextPositions = (
     | AlibiPositions
     | BucketPositions
     | RelativePositions
+    | LearnedRelativePositions
 )
 GridPositions = NoPositions | LearnedGrid | SinusoidalGrid
-ImagePooling = ClassToken | DistillationToken | MeanPooling | AttentionPooling
-TextPooling = FirstToken | MeanPooling | AttentionPooling
+ImagePooling = ClassToken | DistillationToken | MeanPooling | MaxPooling | AttentionPooling
+TextPooling = FirstToken | MeanPooling | MaxPooling | AttentionPooling
 LMHead = TiedLMHead | UntiedLMHead
-EncoderHead = ClassificationHead | MaskedLMHead | EmbeddingHead | NoHead
+ImageHead = LinearHead | MLPHead
+EncoderHead = ClassificationHead | TokenClassificationHead | MaskedLMHead | EmbeddingHead | NoHead

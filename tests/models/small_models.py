@@ -38,6 +38,7 @@ POSITIONS: dict[str, choices.TextPositions] = {
     "alibi": choices.AlibiPositions(),
     "buckets": choices.BucketPositions(n_buckets=8, max_distance=16),
     "relative": choices.RelativePositions(),
+    "learned-relative": choices.LearnedRelativePositions(max_distance=4, biases=True),
 }
 
 _LAYERS = {
@@ -196,6 +197,20 @@ EVERY_MODEL: dict[str, Case] = {
     **{f"decoder-{name}": _text(lambda c=c: decoder(**c)) for name, c in OTHER_DECODERS.items()},
     "decoder-post-norm": _text(lambda: decoder(norm_order="post")),
     "decoder-split-heads": _text(lambda: decoder(heads=choices.SplitHeads(n_heads=3))),
+    "encoder-scores-tokens": _text(
+        lambda: encoder(
+            head=choices.TokenClassificationHead(n_classes=5, hidden=True),
+            norm=choices.UnbiasedLayerNorm(),
+            embedding_norm=False,
+        )
+    ),
+    "encoder-classifies-max": _text(
+        lambda: encoder(
+            head=choices.ClassificationHead(n_classes=5, pooling=choices.MaxPooling(), activation=None),
+            norm_order="pre",
+            final_norm=False,
+        )
+    ),
     "encoder-decoder": _translation(encoder_decoder),
     "encoder-decoder-two-vocabularies": _translation(
         lambda: encoder_decoder(target_vocab=29, lm_head=choices.TiedLMHead(bias=True))
@@ -207,6 +222,11 @@ EVERY_MODEL: dict[str, Case] = {
     ),
     "vision-transformer-attention": _image(
         lambda: vision_transformer(pooling=choices.AttentionPooling(n_heads=2), position=choices.NoPositions())
+    ),
+    "vision-transformer-distilled": _image(
+        lambda: vision_transformer(
+            pooling=choices.DistillationToken(), head=choices.MLPHead(d_hidden=13), patch_norm=True
+        )
     ),
     "vision-transformer-larger-image": _image(vision_transformer, 10, 21),
     "resnet": _image(resnet, 13, 11),

@@ -2,6 +2,7 @@
 
 from headwork.functional.activations import gelu as gelu
 from headwork.functional.activations import gelu_tanh as gelu_tanh
+from headwork.functional.additive import additive_scores as additive_scores
 from headwork.functional.attention import attention_scores as attention_scores
 from headwork.functional.attention import attention_weights as attention_weights
 from headwork.functional.attention import scaled_dot_product_attention as scaled_dot_product_attention
@@ -23,6 +24,7 @@ from headwork.functional.gaussian import mix_heads_along_axes as mix_heads_along
 from headwork.functional.norm import batch_norm as batch_norm
 from headwork.functional.norm import layer_norm as layer_norm
 from headwork.functional.norm import rms_norm as rms_norm
+from headwork.functional.norm import unbiased_layer_norm as unbiased_layer_norm
 from headwork.functional.patches import embed_patches as embed_patches
 from headwork.functional.patches import embed_patches_by_convolution as embed_patches_by_convolution
 from headwork.functional.patches import grid_of as grid_of

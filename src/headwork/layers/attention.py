@@ -31,8 +31,8 @@ from headwork.functional.soft_cap import capped_attention, capped_attention_weig
 from headwork.layers.cache import AttentionCache, KeysAndValues
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import HeadwiseLinear, OneToken, affine, linear
-from headwork.layers.norm import LayerNorm, RMSNorm, make_norm
-from headwork.layers.positions import RelativeShifts, Rotation
+from headwork.layers.norm import AnyNorm, make_norm
+from headwork.layers.positions import LearnedShifts, RelativeShifts, Rotation
 
 
 class MultiHeadAttention(nn.Module):
@@ -211,7 +211,7 @@ class MultiHeadAttention(nn.Module):
             return rearrange(norm(x), "batch token (head d) -> batch token head d", head=n_heads)
         return norm(rearrange(x, "batch token (head d) -> batch token head d", head=n_heads))
 
-    def _split_one(self, projection: nn.Module, norm: LayerNorm | RMSNorm | None) -> OneToken:
+    def _split_one(self, projection: nn.Module, norm: AnyNorm | None) -> OneToken:
         """The same for one token in each row, [batch head 1 d_head]."""
         project, d_head = affine(projection), self.d_head
         n_heads = self.n_heads if projection is self.query else self.n_kv_heads
@@ -407,9 +407,13 @@ def make_attention(
         case choices.SplitHeads():
             attention = SplitHeadAttention(d_model, choice.n_heads, bias=choice.bias, dropout=dropout)
             attention.window = window
+    n_heads, d_head = attention.n_heads, attention.d_head
     if isinstance(position, choices.RelativePositions):
         check_beta_of_sum(attention.beta)
-        attention.relative = RelativeShifts(d_model, attention.n_heads, attention.d_head)
+        attention.relative = RelativeShifts(d_model, n_heads, d_head)
+    if isinstance(position, choices.LearnedRelativePositions):
+        check_beta_of_sum(attention.beta)
+        attention.relative = LearnedShifts(n_heads, d_head, position.max_distance, biases=position.biases)
     return attention
 
 
@@ -441,7 +445,7 @@ def add_relative(
     return q, shift_bias if bias is None else bias + shift_bias
 
 
-def _make_qk_norm(choice: choices.QKNorm, n_heads: int, d_head: int) -> LayerNorm | RMSNorm:
+def _make_qk_norm(choice: choices.QKNorm, n_heads: int, d_head: int) -> AnyNorm:
     norm = make_norm(choice.norm, d_head if choice.per_head else n_heads * d_head)
     norm.axes = "batch token head d_head" if choice.per_head else "batch token d_heads"
     return norm

@@ -118,6 +118,24 @@ class MeanPooling(Pooling):
         return tokens.masked_fill(~visible[:, :, None], 0.0).sum(1) / n_visible
 
 
+class MaxPooling(Pooling):
+    """The largest value of each feature over all visible tokens.
+
+    >>> MaxPooling()(torch.randn(2, 4, 8)).shape
+    torch.Size([2, 8])
+    """
+
+    def forward(
+        self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
+    ) -> Float[Tensor, "batch d_model"]:
+        check_padding(visible, (tokens.shape[0], tokens.shape[1]))
+        if visible is None:
+            return tokens.amax(1)
+        seen = visible[:, :, None]
+        largest = tokens.masked_fill(~seen, -torch.inf).amax(1)
+        return largest.masked_fill(~seen.any(1), 0.0)  # where nothing is visible
+
+
 class AttentionPooling(Pooling):
     """MAP: a learned query attends to all tokens, then a feed-forward network. Zhai et al., "Scaling ViT", 2022.
 
@@ -153,5 +171,7 @@ def make_pooling(choice: choices.ImagePooling | choices.TextPooling, d_model: in
             return FirstTokenPooling()
         case choices.MeanPooling():
             return MeanPooling()
+        case choices.MaxPooling():
+            return MaxPooling()
         case choices.AttentionPooling():
             return AttentionPooling(d_model, choice.n_heads)

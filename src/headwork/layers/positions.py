@@ -35,7 +35,7 @@ from headwork.checks import check_one_of, check_positive
 from headwork.functional.embedding import look_up
 from headwork.functional.positions import sinusoidal_positions, sinusoidal_positions_2d, sinusoids
 from headwork.functional.processor import check_products, has_numbers
-from headwork.functional.relative import alibi_bias, pick_by_shift, relative_index, t5_buckets
+from headwork.functional.relative import alibi_bias, distance, pick_by_shift, relative_index, t5_buckets
 from headwork.functional.rotary import (
     llama3_frequencies,
     ntk_base,
@@ -295,6 +295,38 @@ class RelativeShifts(nn.Module):
         return rearrange(codes, "shift (head d) -> head shift d", head=self.n_heads)
 
 
+class LearnedShifts(RelativeShifts):
+    """A learned code r for each shift of at most `max_distance` (a further one has that of the last), in each head.
+
+    The score is q.k + q.r or, with `biases`, (q + u).k + q.r + b: one vector u for all queries, a number b for each
+    shift. Shaw et al., "Self-attention with relative position representations", 2018.
+
+    >>> q, bias = LearnedShifts(n_heads=2, d_head=4, max_distance=3)(torch.randn(1, 2, 3, 4), n_key=5, beta=0.5)
+    >>> q.shape, bias.shape
+    (torch.Size([1, 2, 3, 4]), torch.Size([1, 2, 3, 5]))
+    """
+
+    def __init__(self, n_heads: int, d_head: int, max_distance: int, *, biases: bool = False) -> None:
+        nn.Module.__init__(self)
+        check_positive(n_heads=n_heads, d_head=d_head, max_distance=max_distance)
+        self.n_heads, self.max_distance = n_heads, max_distance
+        self.table = nn.Parameter(torch.randn(n_heads, 2 * max_distance + 1, d_head) * 0.02)
+        self.shift_bias = nn.Parameter(torch.zeros(n_heads, 2 * max_distance + 1)) if biases else None
+        self.query_bias = nn.Parameter(torch.zeros(n_heads, d_head)) if biases else None
+
+    def forward(
+        self, q: Float[Tensor, "batch head query d_head"], n_key: int, beta: float
+    ) -> tuple[Float[Tensor, "batch head query d_head"], Float[Tensor, "batch head query key"]]:
+        """The queries with u added (if there is one), and what the scaled scores gain from the shifts."""
+        check_products(q)
+        by_shift = q @ self.table.mT
+        if self.shift_bias is not None:
+            by_shift = by_shift + self.shift_bias[:, None, :]
+        ahead = distance(q.shape[2], n_key, device=q.device).clamp(-self.max_distance, self.max_distance)
+        bias = beta * pick_by_shift(by_shift, ahead + self.max_distance)
+        return q if self.query_bias is None else q + self.query_bias[:, None, :], bias
+
+
 class LearnedGrid(nn.Module):
     """A learned vector for each patch; a grid of another size gets them by bicubic interpolation.
 
@@ -371,7 +403,9 @@ def make_positions(
 ) -> Positions:
     """What the stack adds and rotates; relative positions are in each attention, those of a grid join the patches."""
     match choice:
-        case choices.NoPositions() | choices.RelativePositions() | choices.LearnedGrid() | choices.SinusoidalGrid():
+        case choices.NoPositions() | choices.LearnedGrid() | choices.SinusoidalGrid():
+            return Positions()
+        case choices.RelativePositions() | choices.LearnedRelativePositions():
             return Positions()
         case choices.LearnedPositions():
             return LearnedPositions(choice.max_tokens, d_model)

@@ -16,11 +16,18 @@ from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import OneToken
 from headwork.layers.norm import make_norm
 from headwork.layers.other_layers import BranchNormLayer, ParallelLayer, SandwichLayer, one_token_of
-from headwork.layers.positions import LearnedPositions, Positions, RelativeShifts, count_positions, make_positions
+from headwork.layers.positions import (
+    LearnedPositions,
+    LearnedShifts,
+    Positions,
+    RelativeShifts,
+    count_positions,
+    make_positions,
+)
 from headwork.layers.transformer_layer import DecoderLayer, EncoderLayer
 from headwork.serialise import Checked
 
-_PLAIN = {nn.Linear, nn.ModuleList, nn.Dropout, HookPoint, LazyHookPoint, RelativeShifts}
+_PLAIN = {nn.Linear, nn.ModuleList, nn.Dropout, HookPoint, LazyHookPoint, RelativeShifts, LearnedShifts}
 """Modules that the layer around them reads or calls as they are, or that do nothing when nobody looks."""
 
 

@@ -10,7 +10,7 @@ from headwork.layers.cache import AttentionCache
 from headwork.layers.feed_forward import FeedForward
 from headwork.layers.linear import OneToken
 from headwork.layers.mixture_of_experts import MixtureOfExperts, make_feed_forward
-from headwork.layers.norm import LayerNorm, RMSNorm, make_norm
+from headwork.layers.norm import AnyNorm, make_norm
 from headwork.layers.positions import Rotation
 
 
@@ -18,9 +18,9 @@ class ResidualLayer(nn.Module):
     """What the layers of this file are made of; the equation of each stands in its `forward`."""
 
     axes = "batch token d_model"
-    attention_norm: LayerNorm | RMSNorm
+    attention_norm: AnyNorm
     feed_forward: FeedForward | MixtureOfExperts
-    feed_forward_norm: LayerNorm | RMSNorm
+    feed_forward_norm: AnyNorm
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class DecoderLayer(ResidualLayer):
 
     attention: MultiHeadAttention
     cross_attention: MultiHeadAttention | None
-    cross_attention_norm: LayerNorm | RMSNorm
+    cross_attention_norm: AnyNorm
 
     def __init__(
         self,

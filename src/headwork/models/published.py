@@ -35,6 +35,7 @@ CLASSES: tuple[type, ...] = (
         layers.ClassTokenPooling,
         layers.DistillationTokenPooling,
         layers.FirstTokenPooling,
+        layers.MaxPooling,
         layers.MeanPooling,
         layers.AttentionPooling,
     ),
