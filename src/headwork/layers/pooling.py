@@ -18,6 +18,8 @@ class Pooling(nn.Module):
     """
 
     axes = "batch d_model"
+    n_vectors = 1
+    """So many vectors of the width d_model, side by side, come out for each image or text."""
 
     def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch longer d_model"]:
         """The tokens of an image before the layers, with those of the pooling; the same ones unless it has any."""
@@ -51,6 +53,35 @@ class ClassTokenPooling(Pooling):
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
     ) -> Float[Tensor, "batch d_model"]:
         return tokens[:, 0]
+
+
+class DistillationTokenPooling(ClassTokenPooling):
+    """DeiT: a class token and a distillation token join in front, and their outputs are read side by side.
+
+    One head for each, averaged, is one linear map of both. Touvron et al., "Training data-efficient image
+    transformers", 2021.
+
+    >>> pooling = DistillationTokenPooling(8)
+    >>> tokens = pooling.join(torch.randn(2, 4, 8))
+    >>> tokens.shape, pooling(tokens).shape
+    (torch.Size([2, 6, 8]), torch.Size([2, 16]))
+    """
+
+    axes = "batch d_both"
+    n_vectors = 2
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.distillation_token = nn.Parameter(torch.randn(d_model) * 0.02)
+
+    def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch longer d_model"]:
+        both = torch.stack([self.class_token, self.distillation_token])
+        return torch.cat([both.expand(len(tokens), 2, -1), tokens], dim=1)
+
+    def forward(
+        self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
+    ) -> Float[Tensor, "batch d_both"]:
+        return tokens[:, :2].flatten(1)
 
 
 class FirstTokenPooling(Pooling):
@@ -87,6 +118,24 @@ class MeanPooling(Pooling):
         return tokens.masked_fill(~visible[:, :, None], 0.0).sum(1) / n_visible
 
 
+class MaxPooling(Pooling):
+    """The largest value of each feature over all visible tokens.
+
+    >>> MaxPooling()(torch.randn(2, 4, 8)).shape
+    torch.Size([2, 8])
+    """
+
+    def forward(
+        self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
+    ) -> Float[Tensor, "batch d_model"]:
+        check_padding(visible, (tokens.shape[0], tokens.shape[1]))
+        if visible is None:
+            return tokens.amax(1)
+        seen = visible[:, :, None]
+        largest = tokens.masked_fill(~seen, -torch.inf).amax(1)
+        return largest.masked_fill(~seen.any(1), 0.0)  # where nothing is visible
+
+
 class AttentionPooling(Pooling):
     """MAP: a learned query attends to all tokens, then a feed-forward network. Zhai et al., "Scaling ViT", 2022.
 
@@ -116,9 +165,13 @@ def make_pooling(choice: choices.ImagePooling | choices.TextPooling, d_model: in
     match choice:
         case choices.ClassToken():
             return ClassTokenPooling(d_model)
+        case choices.DistillationToken():
+            return DistillationTokenPooling(d_model)
         case choices.FirstToken():
             return FirstTokenPooling()
         case choices.MeanPooling():
             return MeanPooling()
+        case choices.MaxPooling():
+            return MaxPooling()
         case choices.AttentionPooling():
             return AttentionPooling(d_model, choice.n_heads)
