@@ -1,4 +1,4 @@
-"""Convolution <-> attention, layer by layer or a whole network at once."""
+"""Convolution <-> attention, layer by layer or a whole network at once; PyTorch's attention modules <-> ours."""
 
 from headwork.convert.attention_to_convolution import AttentionAsConvolution as AttentionAsConvolution
 from headwork.convert.attention_to_convolution import ConvolutionFromAttention as ConvolutionFromAttention
@@ -17,6 +17,9 @@ from headwork.convert.network import conversions_of as conversions_of
 from headwork.convert.network import possible_directions as possible_directions
 from headwork.convert.network import to_attention as to_attention
 from headwork.convert.network import to_convolution as to_convolution
+from headwork.convert.torch_modules import Transformer as Transformer
+from headwork.convert.torch_modules import from_torch as from_torch
+from headwork.convert.torch_modules import to_torch as to_torch
 from headwork.public import PublicNames
 
 __dir__ = PublicNames(__name__)
