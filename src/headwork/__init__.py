@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headwork import training as training
     from headwork.convert import from_torch as from_torch
     from headwork.convert import to_torch as to_torch
+    from headwork.hub import export as export
     from headwork.hub import load as load
     from headwork.hub import save as save
     from headwork.inspection import ablate as ablate
@@ -67,7 +68,7 @@ _PACKAGES = (
 _FROM = {
     **dict.fromkeys(("ablate", "cost", "lens", "patch", "record", "trace"), "inspection"),
     **dict.fromkeys(("from_torch", "to_torch"), "convert"),
-    **dict.fromkeys(("load", "save"), "hub"),
+    **dict.fromkeys(("export", "load", "save"), "hub"),
     "train": "training",
 }
 

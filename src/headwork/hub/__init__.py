@@ -3,6 +3,8 @@
 from headwork.hub.bert import BERT as BERT
 from headwork.hub.distilbert import DISTILBERT as DISTILBERT
 from headwork.hub.download import find_folder as find_folder
+from headwork.hub.exporting import Exported as Exported
+from headwork.hub.exporting import export as export
 from headwork.hub.families import FAMILIES as FAMILIES
 from headwork.hub.family import Family as Family
 from headwork.hub.formats import UnverifiedWarning as UnverifiedWarning
