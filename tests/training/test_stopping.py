@@ -73,7 +73,8 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, children: Children) -> No
     assert "stopped" not in child.said
     child.kill(signal.SIGINT)
     assert child.wait() == 130, child.said
-    assert "headwork: stopped\n" in child.said
+    how = f"go on with `headwork train --resume {run.folder}`"
+    assert f"headwork: stopped at once, without saving; {how}\n" in child.said
     assert checkpoints(run.folder) == []
 
 
