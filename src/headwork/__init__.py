@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from headwork import tasks as tasks
     from headwork import training as training
     from headwork.convert import from_torch as from_torch
+    from headwork.convert import lora as lora
+    from headwork.convert import merge_lora as merge_lora
     from headwork.convert import to_torch as to_torch
     from headwork.hub import export as export
     from headwork.hub import load as load
@@ -67,7 +69,7 @@ _PACKAGES = (
 )
 _FROM = {
     **dict.fromkeys(("ablate", "cost", "lens", "patch", "record", "trace"), "inspection"),
-    **dict.fromkeys(("from_torch", "to_torch"), "convert"),
+    **dict.fromkeys(("from_torch", "lora", "merge_lora", "to_torch"), "convert"),
     **dict.fromkeys(("export", "load", "save"), "hub"),
     "train": "training",
 }

@@ -15,7 +15,7 @@ from headwork.tables import printable
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from headwork.data import Tokenizer
+    from headwork.data import AnyTokenizer
     from headwork.figures import Figure
     from headwork.training import Run
 
@@ -215,7 +215,7 @@ def lines_of_stdin() -> Iterator[str]:
         raise ValueError(f"stdin must be UTF-8, got the byte 0x{byte:02x}") from None
 
 
-def warn_of_unknown(tokenizer: "Tokenizer", text: str) -> None:
+def warn_of_unknown(tokenizer: "AnyTokenizer", text: str) -> None:
     """Say how many characters or words of a text the model was never shown, instead of dropping them in silence."""
     n_unknown = tokenizer.encode(text).count(tokenizer.unknown)
     if n_unknown:

@@ -30,6 +30,7 @@ class Translate(OfRun):
         import torch
 
         from headwork.checks import check_positive
+        from headwork.data import Tokenizer
         from headwork.generation import beam_search
         from headwork.models import describe
 
@@ -41,7 +42,7 @@ class Translate(OfRun):
             raise ValueError(f"length_penalty is for a beam search: give --beams too, got {self.length_penalty}")
         run, model = self.open()
         description = describe(run.config.model)
-        if description is None or description.input != "text pair" or run.tokenizer is None:
+        if description is None or description.input != "text pair" or not isinstance(run.tokenizer, Tokenizer):
             raise ValueError(f"run must be one of a translator, got {self.run_folder}")
         for text in self.texts or lines_of_stdin():
             if not text.strip() and not self.texts:

@@ -6,6 +6,11 @@ from headwork.convert.attention_to_convolution import convolution_from_attention
 from headwork.convert.convolution_to_attention import ConvolutionAsAttention as ConvolutionAsAttention
 from headwork.convert.convolution_to_attention import attention_from_convolution as attention_from_convolution
 from headwork.convert.convolution_to_attention import sufficient_alpha as sufficient_alpha
+from headwork.convert.low_rank import LoRA as LoRA
+from headwork.convert.low_rank import has_lora as has_lora
+from headwork.convert.low_rank import lora as lora
+from headwork.convert.low_rank import merge_lora as merge_lora
+from headwork.convert.low_rank import train_only as train_only
 from headwork.convert.network import Comparison as Comparison
 from headwork.convert.network import Conversion as Conversion
 from headwork.convert.network import Converted as Converted

@@ -13,6 +13,8 @@ from headwork.hub.formats import note_of_unverified as note_of_unverified
 from headwork.hub.formats import save as save
 from headwork.hub.gguf_file import GgufFile as GgufFile
 from headwork.hub.gpt2 import GPT2 as GPT2
+from headwork.hub.heads import with_classes as with_classes
+from headwork.hub.heads import with_masked_lm as with_masked_lm
 from headwork.hub.images import ImagePreprocessing as ImagePreprocessing
 from headwork.hub.llama import LLAMA as LLAMA
 from headwork.hub.llama import MISTRAL as MISTRAL
