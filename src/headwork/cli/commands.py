@@ -26,6 +26,7 @@ from headwork.cli.generate import Generate
 from headwork.cli.inspection import Cost, Models, Trace
 from headwork.cli.lab import Lab
 from headwork.cli.predict import Evaluate, Predict
+from headwork.cli.threads import share_processors
 from headwork.cli.train import Train, with_recipe
 from headwork.cli.translate import Translate
 from headwork.extras import MissingExtraError
@@ -82,6 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"headwork {headwork.__version__}")
         return 0
+    share_processors()
     try:
         command = parse(arguments)
         with redirect_stdout(Terminal(sys.stdout)) if sys.stdout.isatty() else nullcontext():
