@@ -80,7 +80,6 @@ class OfRunOrModel(OfRun):
     ] = None
 
     def open(self) -> "tuple[Run, nn.Module]":
-        from headwork.hub import load
         from headwork.training import open_run
         from headwork.training.run import is_run
 
@@ -88,7 +87,19 @@ class OfRunOrModel(OfRun):
             rule = "the folder of a run, or be given with --like RUN, whose data and task it shares"
             raise ValueError(f"run must be {rule}, got {self.run_folder}")
         run = open_run(self.like or self.run_folder, self.own_classes)
-        return run, load(self.run_folder, classes=self.own_classes)
+        return run, load_any(str(self.run_folder), self.own_classes)
+
+
+def load_any(folder: str, classes: "list[type] | None" = None) -> "nn.Module":
+    """A model of ours or of Hugging Face's; that nobody can verify it is said in a line."""
+    from headwork.hub import find_folder, is_pretrained, load, load_pretrained, note_of_unverified
+
+    found = find_folder(folder)
+    if not is_pretrained(found):
+        return load(found, classes=classes or [])
+    if note := note_of_unverified(found):
+        complain(note)
+    return load_pretrained(found)
 
 
 @dataclass(frozen=True)

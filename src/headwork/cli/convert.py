@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import without_denormals
+from headwork.cli.arguments import load_any, without_denormals
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -49,7 +49,6 @@ class Convert:
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.convert import compare
-        from headwork.hub import load
         from headwork.storage.models import save_with
         from headwork.training.run import is_run, open_run
 
@@ -61,7 +60,7 @@ class Convert:
         if self.to in ("huggingface", "headwork"):
             self.write_as(self.to)
             return
-        model = load(self.folder)
+        model = load_any(str(self.folder))
         images, source = self.find_images(model)
         converted = self.convert(model, (images.shape[2], images.shape[3]))
         comparison = compare(model, converted.model, images)
@@ -74,7 +73,7 @@ class Convert:
 
     def write_as(self, layout: Literal["huggingface", "headwork"]) -> None:
         """The same model in another layout; low-rank adaptations are merged for Hugging Face."""
-        from headwork.hub import is_pretrained, load, save
+        from headwork.hub import is_pretrained, save
         from headwork.training.run import is_run, open_run
 
         for name, value in (("tolerance", self.tolerance), ("kernel_size", self.kernel_size), ("image", self.image)):
@@ -83,7 +82,7 @@ class Convert:
         theirs = is_pretrained(self.folder)
         if theirs == (layout == "huggingface") and self.folder.is_dir():
             raise ValueError(f"to must be another layout than the folder has, got {layout} for {self.folder}")
-        model, like, labels = load(self.folder), None, None
+        model, like, labels = load_any(str(self.folder)), None, None
         if layout == "huggingface" and is_run(self.folder):
             run = open_run(self.folder)
             labels, like = getattr(run.task, "labels", None), origin_of(run.config.data)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import Imports
+from headwork.cli.arguments import Imports, load_any
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,14 @@ class Export(Imports):
 
     def run(self) -> None:
         from headwork.convert import has_lora, merge_lora
-        from headwork.hub import export, load
+        from headwork.hub import export
 
         if self.out.suffix not in (".onnx", ".pt2"):
             raise ValueError(f"out must end in .onnx or .pt2, got {self.out}")
         if self.out.exists():
             raise ValueError(f"out must be a new file, got {self.out}, which exists")
         print(f"exporting {self.model}: this takes a while", file=sys.stderr, flush=True)
-        model = load(self.model, classes=self.own_classes)
+        model = load_any(self.model, self.own_classes)
         done = export(merge_lora(model) if has_lora(model) else model, self.out)
         numbers = {name: getattr(done, name) for name in ("inputs", "largest_difference", "largest_output", "cache")}
         print(json.dumps({"file": str(done.file), **numbers}) if self.json else done)
