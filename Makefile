@@ -75,4 +75,5 @@ torture: .venv/installed
 	$(BIN)/python -m benchmarks.torture
 	$(BIN)/python -m benchmarks.torture_folders
 	$(BIN)/python -m benchmarks.torture_numbers
+	$(BIN)/python -m benchmarks.torture_hub
 	$(BIN)/python -m benchmarks.torture_input

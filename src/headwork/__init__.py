@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from headwork import storage as storage
     from headwork import tasks as tasks
     from headwork import training as training
+    from headwork.convert import from_torch as from_torch
+    from headwork.convert import lora as lora
+    from headwork.convert import merge_lora as merge_lora
+    from headwork.convert import to_torch as to_torch
+    from headwork.hub import export as export
     from headwork.hub import load as load
     from headwork.hub import save as save
     from headwork.inspection import ablate as ablate
@@ -67,7 +72,8 @@ _PACKAGES = (
 )
 _FROM = {
     **dict.fromkeys(("ablate", "cost", "lens", "patch", "record", "trace"), "inspection"),
-    **dict.fromkeys(("load", "save"), "hub"),
+    **dict.fromkeys(("from_torch", "lora", "merge_lora", "to_torch"), "convert"),
+    **dict.fromkeys(("export", "load", "save"), "hub"),
     "quantize": "quantization",
     "train": "training",
 }

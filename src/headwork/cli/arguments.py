@@ -16,7 +16,7 @@ from headwork.tables import printable
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from headwork.data import Tokenizer
+    from headwork.data import AnyTokenizer
     from headwork.figures import Figure
     from headwork.training import Run
 
@@ -183,7 +183,7 @@ class OfModel(Imports):
         return example_inputs(description, batch=self.batch, n_tokens=self.tokens or 16, image=image)
 
 
-def load_model(folder: Path, classes: Iterable[type] = ()) -> "nn.Module":
+def load_model(folder: Path | str, classes: Iterable[type] = ()) -> "nn.Module":
     """The model in a folder of either kind; that one is not verified is said in a line."""
     from headwork.hub import UnverifiedWarning, load
 
@@ -226,7 +226,7 @@ def lines_of_stdin() -> Iterator[str]:
         raise ValueError(f"stdin must be UTF-8, got the byte 0x{byte:02x}") from None
 
 
-def warn_of_unknown(tokenizer: "Tokenizer", text: str) -> None:
+def warn_of_unknown(tokenizer: "AnyTokenizer", text: str) -> None:
     """Say how many characters or words of a text the model was never shown, instead of dropping them in silence."""
     n_unknown = tokenizer.encode(text).count(tokenizer.unknown)
     if n_unknown:

@@ -67,6 +67,7 @@ class Trace(OfModel):
             return []
         import torch
 
+        from headwork.data import Tokenizer
         from headwork.generation import translate
         from headwork.models import describe
         from headwork.storage import load
@@ -81,8 +82,9 @@ class Trace(OfModel):
         if not ids:
             raise ValueError(f"text must not be empty, got {self.text!r}")
         warn_of_unknown(tokenizer, self.text)
-        rows = [[tokenizer.begin, *ids] if found.output == "class" else ids]
+        rows = tokenizer.encode_starts([self.text], len(ids) + 1) if found.output == "class" else [ids]
         if found.input == "text pair":
+            assert isinstance(tokenizer, Tokenizer)
             said = translate(
                 load(folder, classes=self.own_classes),  # type: ignore[arg-type]  # its description says that it translates
                 torch.tensor([ids]),

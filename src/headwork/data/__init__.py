@@ -25,17 +25,20 @@ from headwork.data.images import find_images as find_images
 from headwork.data.images import read_image as read_image
 from headwork.data.images import sample_digit as sample_digit
 from headwork.data.images import sample_photo as sample_photo
+from headwork.data.preprocessed import PreprocessedImages as PreprocessedImages
 from headwork.data.reviews import Reviews as Reviews
 from headwork.data.reviews import bag_of_words_accuracy as bag_of_words_accuracy
 from headwork.data.reviews import encode_starts as encode_starts
 from headwork.data.reviews import read_reviews as read_reviews
+from headwork.data.tokenizer import AnyTokenizer as AnyTokenizer
 from headwork.data.tokenizer import BytePairs as BytePairs
 from headwork.data.tokenizer import Characters as Characters
+from headwork.data.tokenizer import Pretrained as Pretrained
 from headwork.data.tokenizer import Tokenizer as Tokenizer
 from headwork.data.tokenizer import Words as Words
 from headwork.public import PublicNames
 
 __dir__ = PublicNames(__name__)
 
-DATA_CONFIGS = (Digits, Mnist5k, Dates, BundledText, TextFile, MaskedText, Reviews)
+DATA_CONFIGS = (Digits, Mnist5k, Dates, BundledText, TextFile, MaskedText, Reviews, PreprocessedImages)
 """Our own data configs, which the file of a run may name."""

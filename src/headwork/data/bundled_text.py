@@ -13,7 +13,7 @@ from headwork import serialise
 from headwork.checks import check_file, check_positive, check_probability
 from headwork.data.examples import Dataset, check_seed
 from headwork.data.text_examples import MaskedExamples, WindowExamples
-from headwork.data.tokenizer import BytePairs, Characters, make_tokenizer
+from headwork.data.tokenizer import BytePairs, Characters, Pretrained, make_tokenizer
 from headwork.tasks import MaskedTokens, NextToken
 
 LARGEST_TEXT = 2**30
@@ -26,7 +26,7 @@ HELD_OUT = 0.05
 class _Text(serialise.Checked):
     """Some text in windows of `n_context` tokens."""
 
-    tokenizer: Characters | BytePairs = Characters()
+    tokenizer: Characters | BytePairs | Pretrained = Characters()
     n_context: int = 128
 
     def __post_init__(self) -> None:

@@ -7,6 +7,8 @@ from headwork.hub.chat import render_chat as render_chat
 from headwork.hub.deit import DEIT as DEIT
 from headwork.hub.distilbert import DISTILBERT as DISTILBERT
 from headwork.hub.download import find_folder as find_folder
+from headwork.hub.exporting import Exported as Exported
+from headwork.hub.exporting import export as export
 from headwork.hub.falcon import FALCON as FALCON
 from headwork.hub.families import FAMILIES as FAMILIES
 from headwork.hub.family import Family as Family
@@ -20,6 +22,8 @@ from headwork.hub.gemma import GEMMA3 as GEMMA3
 from headwork.hub.gguf_file import GgufFile as GgufFile
 from headwork.hub.gpt2 import GPT2 as GPT2
 from headwork.hub.gpt_neox import GPT_NEOX as GPT_NEOX
+from headwork.hub.heads import with_classes as with_classes
+from headwork.hub.heads import with_masked_lm as with_masked_lm
 from headwork.hub.images import ImagePreprocessing as ImagePreprocessing
 from headwork.hub.llama import LLAMA as LLAMA
 from headwork.hub.llama import MISTRAL as MISTRAL

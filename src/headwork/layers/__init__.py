@@ -22,6 +22,7 @@ from headwork.layers.grid_attention import QueryShiftAttention as QueryShiftAtte
 from headwork.layers.grid_attention import RelativePositionalEmbedding as RelativePositionalEmbedding
 from headwork.layers.hook_point import HookPoint as HookPoint
 from headwork.layers.hook_point import LazyHookPoint as LazyHookPoint
+from headwork.layers.lora import LoRALinear as LoRALinear
 from headwork.layers.mixture_of_experts import MixtureOfExperts as MixtureOfExperts
 from headwork.layers.norm import LayerNorm as LayerNorm
 from headwork.layers.norm import RMSNorm as RMSNorm

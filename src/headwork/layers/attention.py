@@ -298,8 +298,8 @@ class MultiHeadAttention(nn.Module):
                 )
             if not t.is_floating_point():
                 raise TypeError(f"{name} must hold real numbers, got dtype {t.dtype}")
-        if len(x) != len(memory):
-            raise ValueError(f"x and memory must have the same batch size, got {len(x)} and {len(memory)}")
+        if x.shape[0] != memory.shape[0]:
+            raise ValueError(f"x and memory must have the same batch size, got {x.shape[0]} and {memory.shape[0]}")
         if values.shape[:2] != memory.shape[:2]:
             raise ValueError(
                 f"values must have one token for each key, (batch, key) = {tuple(memory.shape[:2])}, "
@@ -315,7 +315,7 @@ class MultiHeadAttention(nn.Module):
                 f"got shape {tuple(visible.shape)}{remedy}"
             )
         if cache is None:
-            check_visible(visible, torch.Size((len(x), self.n_heads, x.shape[1], memory.shape[1])))
+            check_visible(visible, torch.Size((x.shape[0], self.n_heads, x.shape[1], memory.shape[1])))
 
 
 class SplitHeadAttention(MultiHeadAttention):

@@ -47,7 +47,7 @@ class ClassTokenPooling(Pooling):
         self.class_token = nn.Parameter(torch.randn(d_model) * 0.02)
 
     def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch longer d_model"]:
-        return torch.cat([self.class_token.expand(len(tokens), 1, -1), tokens], dim=1)
+        return torch.cat([self.class_token.expand(tokens.shape[0], 1, -1), tokens], dim=1)
 
     def forward(
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
@@ -98,7 +98,7 @@ class FirstTokenPooling(Pooling):
         if visible is None:
             return tokens[:, 0]
         first = visible.int().argmax(1)
-        return tokens[torch.arange(len(tokens), device=tokens.device), first]
+        return tokens[torch.arange(tokens.shape[0], device=tokens.device), first]
 
 
 class MeanPooling(Pooling):
@@ -157,7 +157,7 @@ class AttentionPooling(Pooling):
     ) -> Float[Tensor, "batch d_model"]:
         check_padding(visible, (tokens.shape[0], tokens.shape[1]))
         of_keys = None if visible is None else masks.key_padding(visible)
-        pooled = self.attention(self.probe.expand(len(tokens), 1, -1), tokens, of_keys)
+        pooled = self.attention(self.probe.expand(tokens.shape[0], 1, -1), tokens, of_keys)
         return (pooled + self.feed_forward(self.norm(pooled))).squeeze(1)
 
 

@@ -141,7 +141,7 @@ class Stack(nn.Module):
         """From embedded tokens to hidden states; `visible` marks the real tokens, those in the cache included."""
         n_past = 0 if cache is None else cache.n_tokens
         n_key = n_past + x.shape[1]
-        masks.check_padding(visible, (len(x), n_key))
+        masks.check_padding(visible, (x.shape[0], n_key))
         if cache is not None:
             cache.check(len(self), visible)
         positions = count_positions(x, n_past=n_past, visible=visible)

@@ -30,13 +30,15 @@ class ResidualLayer(nn.Module):
         norm_order: choices.NormOrder,
         norm: choices.AnyNorm,
         dropout: float,
+        feed_forward_dropout: float = 0.0,
         **attention: nn.Module,
     ) -> None:
         super().__init__()
         check_one_of(("pre", "post"), norm_order=norm_order)
         check_probability(dropout=dropout)
         self.norm_first = norm_order == "pre"
-        for name, part in {**attention, "feed_forward": make_feed_forward(feed_forward, d_model)}.items():
+        made = make_feed_forward(feed_forward, d_model, dropout=feed_forward_dropout)
+        for name, part in {**attention, "feed_forward": made}.items():
             both = [(f"{name}_norm", make_norm(norm, d_model)), (name, part)]
             for of_part, module in both if self.norm_first else reversed(both):  # in the order in which they run
                 self.add_module(of_part, module)
@@ -65,6 +67,7 @@ class EncoderLayer(ResidualLayer):
         position: choices.TextPositions | choices.GridPositions = choices.NoPositions(),
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
+        feed_forward_dropout: float = 0.0,
         window: int | None = None,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
@@ -75,6 +78,7 @@ class EncoderLayer(ResidualLayer):
             norm_order=norm_order,
             norm=norm,
             dropout=dropout,
+            feed_forward_dropout=feed_forward_dropout,
         )
         self.arguments = arguments  # for a file: the attributes of these names are modules
 
@@ -126,6 +130,7 @@ class DecoderLayer(ResidualLayer):
         position: choices.TextPositions | choices.GridPositions = choices.NoPositions(),
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
+        feed_forward_dropout: float = 0.0,
         cross_attention: bool = True,
         window: int | None = None,
     ) -> None:
@@ -135,7 +140,13 @@ class DecoderLayer(ResidualLayer):
         if cross_attention:
             attention["cross_attention"] = make_attention(heads, d_model, dropout=attention_dropout)
         super().__init__(
-            d_model, feed_forward=feed_forward, norm_order=norm_order, norm=norm, dropout=dropout, **attention
+            d_model,
+            feed_forward=feed_forward,
+            norm_order=norm_order,
+            norm=norm,
+            dropout=dropout,
+            feed_forward_dropout=feed_forward_dropout,
+            **attention,
         )
         self.arguments = arguments  # for a file: the attributes of these names are modules
         if not cross_attention:

@@ -1,7 +1,7 @@
 """The training loop: one function, short enough to read, and the step it repeats."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, NoReturn, cast
@@ -10,6 +10,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from headwork.batches import Batch, to_device
+from headwork.convert import Conversion
 from headwork.data import Dataset, Examples
 from headwork.functional.denormals import flush_denormals
 from headwork.metric import MetricSum
@@ -71,7 +72,7 @@ def train_run(
     fabric = make_fabric(training)
     plan = Plan.of(data.train, training, fabric.global_rank, fabric.world_size)
     fabric.launch()
-    model = build_model(run.config)
+    model = build_model(run.config, run.conversions, run.frozen)
     check_fit(model, data)
     display.say(f"{run.config.name} in {run.folder}")
     learner = make_learner(model, training, fabric)
@@ -116,7 +117,11 @@ def train_run(
         )
         session.record("test", progress.best_step, test.metrics, progress.seconds)
     # What is sharded over processes is no model that anybody could use.
-    best = load(run.folder, model=build_model(run.config)) if training.strategy == "fsdp" else learner.model.eval()
+    best = (
+        load(run.folder, model=build_model(run.config, run.conversions, run.frozen))
+        if training.strategy == "fsdp"
+        else learner.model.eval()
+    )
     return TrainingResult(
         progress.best_step, valid.metrics, test.metrics, progress.seconds, run.folder, best, evaluation=test
     )
@@ -201,7 +206,15 @@ def raise_nonfinite(fabric: Fabric, learner: Learner, what: str, losses: Iterabl
     )
 
 
-def build_model(config: RunConfig) -> nn.Module:
-    """The model that was given, or one with fresh weights from the seed."""
+def build_model(config: RunConfig, conversions: Sequence[Conversion] = (), frozen: Collection[str] = ()) -> nn.Module:
+    """The model that was given, or one with fresh weights from the seed, converted and frozen as the given one was."""
     seed_everything(config.training.seed)
-    return config.model if isinstance(config.model, nn.Module) else config.model.build()
+    if isinstance(config.model, nn.Module):
+        return config.model
+    model = config.model.build()
+    for conversion in conversions:
+        model = conversion.apply(model).model
+    if conversions or frozen:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name not in frozen)
+    return model
