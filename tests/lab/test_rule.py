@@ -18,10 +18,8 @@ from headwork.lab.verdict import EPS, N_SD, ROUNDING, about, at_least, exact, sa
 
 MOST_EPS = 2**20
 """Rounding adds up over long sums, but not beyond 2e-10 for numbers of order 1."""
-OF_BEFORE = {"cls-gap-map", "cnn-against-vit", "more-epochs", "vit-positions-learn-a-layout"}
-"""Claims that are still to follow the rule; none may be added."""
 
-every_claim = pytest.mark.parametrize("name", [name for name in NAMES if name not in OF_BEFORE])
+every_claim = pytest.mark.parametrize("name", NAMES)
 
 
 @every_claim
@@ -43,7 +41,6 @@ def test_each_tolerance_has_its_reason(name):
     [
         pytest.param(name, seed, marks=pytest.mark.slow if seed and name in TRAINED else ())
         for name in NAMES
-        if name not in OF_BEFORE
         for seed in range(3)
     ],
 )

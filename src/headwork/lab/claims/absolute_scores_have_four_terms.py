@@ -159,7 +159,7 @@ CLAIM = Claim(
     __name__,
     __doc__,
     document="ETH",
-    question="1, equation (5)",
+    question="(4), (5)",
     setup=Setup(),
     small=Setup(n_tokens=5, d_model=8, d_hid=3),
     run=run,

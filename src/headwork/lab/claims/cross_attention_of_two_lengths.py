@@ -177,6 +177,7 @@ CLAIM = Claim(
     __doc__,
     document="C182",
     question="4",
+    also=("C182 1(c) i",),
     setup=Setup(),
     small=Setup(n_queries=3, n_keys=5, d_model=4, d_memory=7, n_heads=2),
     run=run,

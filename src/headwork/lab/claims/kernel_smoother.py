@@ -170,7 +170,7 @@ CLAIM = Claim(
     __name__,
     __doc__,
     document="C182",
-    question="1, non-local means",
+    question="non-local means",
     setup=Setup(),
     small=Setup(n_points=60, n_samples=200, bandwidths=(0.03, 0.08, 0.2)),
     run=run,

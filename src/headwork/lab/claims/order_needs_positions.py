@@ -173,7 +173,7 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.3(b)",
-    also=("NYU 1.4(a)", "ETH 1(a)"),
+    also=("NYU 1.4(a)", "ETH (4), (5)"),
     setup=Setup(),
     small=Setup(n_tokens=7, d_model=4, n_heads=1, n_layers=1, vocab=11),
     run=run,

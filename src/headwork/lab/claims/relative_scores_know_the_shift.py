@@ -239,6 +239,7 @@ CLAIM = Claim(
     __doc__,
     document="ETH",
     question="1(b.1)",
+    also=("ETH (6)",),
     setup=Setup(),
     small=Setup(n_rows=3, n_columns=4, d_in=4, d_hid=2),
     run=run,

@@ -253,6 +253,7 @@ CLAIM = Claim(
     __doc__,
     document="EECS 182",
     question="1(a)",
+    also=("C182 1(b) i",),
     setup=Setup(),
     small=Setup(widths=(16, 1024), n_queries=96, n_groups=16, n_batches=6),
     run=run,

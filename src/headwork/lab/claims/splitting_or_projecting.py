@@ -198,7 +198,7 @@ CLAIM = Claim(
     __name__,
     __doc__,
     document="C182",
-    question="1(c), section 0.2",
+    question="0.2",
     setup=Setup(),
     small=Setup(d_model=8, n_heads=(1, 2, 4), shown_heads=2, n_tokens=3),
     run=run,

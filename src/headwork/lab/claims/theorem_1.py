@@ -236,10 +236,7 @@ CLAIM = Claim(
     __doc__,
     document="ETH",
     question="1(c.2)",
-    also=(
-        "ETH 1(d.1)",
-        "ETH 1(e.1)",
-    ),
+    also=("ETH (8), (9)",),
     setup=Setup(),
     small=Setup(kernels=(1, 2, 3), n_images=11, image=16, channels=1, n_out=2, alphas=(1.0, 20.0)),
     run=run,

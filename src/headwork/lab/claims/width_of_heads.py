@@ -150,7 +150,7 @@ CLAIM = Claim(
     __name__,
     __doc__,
     document="ETH",
-    question="1, Main Theorem",
+    question="Main Theorem",
     setup=Setup(),
     small=Setup(kernel=2, d_in=3, d_out=4, widths=(1, 2, 3, 5), n_images=20, image=16),
     run=run,
