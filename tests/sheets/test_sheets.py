@@ -1,6 +1,8 @@
 """The prescribed programs against the library, PyTorch and Hugging Face."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -152,3 +154,9 @@ def test_self_attention_of_columns_is_that_of_rows():
     q, k, v = (w @ x).mT
     expected = F.scaled_dot_product_attention(q[None, None], k[None, None], v[None, None])[0, 0].mT
     torch.testing.assert_close(SHEETS.self_attention(x, *w), expected, rtol=0, atol=1e-12)
+
+
+def test_the_page_names_every_program_and_nothing_else():
+    page = (Path(__file__).parents[2] / "docs" / "sheets.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`hw\.sheets\.(\w+)", page))
+    assert named == {name for name in dir(SHEETS) if not name.startswith("_")}

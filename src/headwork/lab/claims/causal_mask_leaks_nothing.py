@@ -23,7 +23,7 @@ from torch import Tensor
 from headwork import masks
 from headwork.functional import attention_weights, distance
 from headwork.lab.measuring import influence
-from headwork.lab.plots import FLOOR, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, outline, panels
+from headwork.lab.plots import FLOOR, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, outline, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, exact, largest_difference, same, seeded
 
 Mask = Literal["causal", "one token ahead", "after the softmax"]
@@ -147,7 +147,7 @@ def figure(result: Result) -> Figure:
     left.text(setup.n_tokens - 1, 0, "predicted:\nno influence", ha="right", va="top")
     drawing.colorbar(table, ax=left, label="measured influence, log10 |dy/dx|", shrink=0.9)
     for mask, marker in zip(MASKS, MARKERS, strict=False):
-        style = MEASURED | {"marker": marker, "label": f"measured, mask: {mask}"}
+        style = MEASURED | series(marker) | {"label": f"measured, mask: {mask}"}
         right.semilogy(setup.chunks, on_log_axis(result.difference[mask]), **style)
     draw_rounding(right, "predicted for causal: below")
     right.set(xlabel="tokens in a chunk", ylabel="largest difference from the whole", ylim=(FLOOR, 1e2))

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from headwork import choices, sheets
 from headwork.lab.digits import N_CLASSES, SIDE, digits, evaluate, small_vit, train_classifier
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at_most, same, seeded
 from headwork.layers import Stack
 from headwork.models import VisionTransformer
@@ -199,7 +199,7 @@ def figure(result: Result) -> Figure:
     drawing, (left, right) = panels(2, title="Class token, mean and attention read a small ViT about equally well")
     epochs = range(1, setup.epochs + 1)
     for (pooling, accuracy), marker in zip(result.accuracy.items(), MARKERS, strict=False):
-        style = MEASURED | {"marker": marker, "label": f"measured, {pooling}", "linestyle": "-", "linewidth": 0.6}
+        style = MEASURED | series(marker) | {"label": f"measured, {pooling}", "linestyle": "-", "linewidth": 0.6}
         left.plot(epochs, accuracy.numpy(), **style)
     left.axhline(1 / N_CLASSES, color="0.6", linewidth=0.8)
     left.text(setup.epochs, 0.11, "by chance", ha="right", va="bottom", fontsize=7)

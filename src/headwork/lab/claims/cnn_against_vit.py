@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from headwork.batches import ImageBatch
 from headwork.lab.digits import N_CLASSES, SIDE, digits, evaluate, shift_images, small_vit, train_classifier
-from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import N_SD, Check, Claim, Experiment, Verdict, about, at_least, seeded
 from headwork.models import ResNet, ResNetConfig
 
@@ -192,13 +192,13 @@ def figure(result: Result) -> Figure:
     drawing, (left, right) = panels(2, title="Where digits move about, a CNN is ahead of a Vision Transformer")
     for (kind, accuracy), marker in zip(result.accuracy.items(), MARKERS, strict=False):
         label = f"measured, {kind} ({result.n_weights[kind]:,} weights)"
-        style = MEASURED | {"marker": marker, "label": label, "linestyle": "-", "linewidth": 0.6}
+        style = MEASURED | series(marker) | {"label": label, "linestyle": "-", "linewidth": 0.6}
         left.semilogx(setup.sizes, accuracy.numpy(), **style)
     left.set(xlabel="images to learn from", ylabel="accuracy on 300 unseen images", ylim=(0, 1.25))
     left.legend(frameon=False, loc="upper left")
     right.semilogx(setup.sizes, result.lead.numpy(), **MEASURED | {"label": "measured, pixels in place"})
     few = [setup.sizes[index] for index in result.few]
-    style = MEASURED | {"marker": "s", "color": COLOURS[1], "label": "measured, pixels shuffled"}
+    style = MEASURED | series("s") | {"color": COLOURS[1], "label": "measured, pixels shuffled"}
     right.semilogx(few, result.shuffled_lead.numpy(), **style)
     right.axhline(0, **PREDICTED | {"label": "predicted: above"})
     top = max(0.2, 1.6 * result.lead.max().item())

@@ -28,7 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headwork.functional import fused_attention, scaled_dot_product_attention
 from headwork.lab.measuring import best_times
-from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, same, seeded
 
 EXPONENT = 0.04
@@ -178,7 +178,7 @@ def figure(result: Result) -> Figure:
     for power, (name, marker) in enumerate((("projections", "o"), ("attention", "s")), start=1):
         style = PREDICTED | {"label": f"predicted: as n^{power}", "linestyle": ("--", ":")[power - 1]}
         left.loglog(n.numpy(), (1e3 * fits[power - 1] * n**power).numpy(), **style)
-        style = MEASURED | {"label": f"measured: {name}", "marker": marker}
+        style = MEASURED | series(marker) | {"label": f"measured: {name}"}
         left.loglog(lengths.numpy(), (1e3 * result.seconds[power - 1]).numpy(), **style)
     left.set(xlabel="tokens n", ylabel="time on one core (ms)")
     right.loglog(n.numpy(), (n / (2 * d)).numpy(), **PREDICTED | {"label": "predicted: n / (2 d_model)"})
@@ -186,7 +186,7 @@ def figure(result: Result) -> Figure:
         ("FLOPs", "o", result.flops[1] / result.flops[0]),
         ("time", "s", result.seconds[1] / result.seconds[0]),
     ):
-        right.loglog(lengths.numpy(), ratio.numpy(), **MEASURED | {"label": f"measured: {name}", "marker": marker})
+        right.loglog(lengths.numpy(), ratio.numpy(), **MEASURED | series(marker) | {"label": f"measured: {name}"})
     right.axhline(1, color="0.6", linewidth=0.8, zorder=0)
     right.axvline(2 * d, ymax=0.65, color="0.6", linewidth=0.8, zorder=0)
     right.text(2.1 * d, right.get_ylim()[0] * 1.3, "2 d_model")

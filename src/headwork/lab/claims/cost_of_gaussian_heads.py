@@ -36,7 +36,7 @@ from headwork.functional import (
     scaled_dot_product_attention,
 )
 from headwork.lab.measuring import best_times
-from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, at_most, exact, largest_difference, same, seeded
 from headwork.layers import GaussianAttention, MultiHeadAttention, RelativePositionalEmbedding
 
@@ -212,7 +212,7 @@ def figure(result: Result) -> Figure:
     for kind, marker, colour in zip(KINDS, MARKERS, COLOURS, strict=False):
         predicted = [predict(setup, kind, size) for size in n.tolist()]
         left.loglog(n.numpy(), predicted, **PREDICTED | {"label": "predicted" if kind == "absolute" else None})
-        style = MEASURED | {"marker": marker, "color": colour, "label": f"measured, {NAMES[kind]}"}
+        style = MEASURED | series(marker) | {"color": colour, "label": f"measured, {NAMES[kind]}"}
         left.loglog(n.numpy(), result.attention[kind].numpy(), **style)
     left.set_ylim(top=60 * result.attention["absolute"].max().item())
     right.loglog(n.numpy(), n.rsqrt().numpy(), **PREDICTED | {"label": "predicted for FLOPs: 1 / sqrt(N)"})
@@ -221,7 +221,7 @@ def figure(result: Result) -> Figure:
         (result.timed_n, result.seconds, "s", COLOURS[1], "time (not predicted)"),
     ):
         share = of["by axes"] / of["absolute"]
-        style = MEASURED | {"marker": marker, "color": colour, "label": f"measured, {name}"}
+        style = MEASURED | series(marker) | {"color": colour, "label": f"measured, {name}"}
         right.loglog(where.numpy(), share.numpy(), **style)
     right.set_ylim(top=20 * right.get_ylim()[1])
     left.set(xlabel="pixels N", ylabel="FLOPs of scores and mixing")

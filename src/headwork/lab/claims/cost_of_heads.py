@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headwork.functional import attention_scores
 from headwork.inspection import record
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, same, seeded
 from headwork.layers import MultiHeadAttention
 
@@ -143,13 +143,13 @@ def figure(result: Result) -> Figure:
     for kind, marker in zip(KINDS, MARKERS, strict=False):
         line = [predict(setup, kind) / 1e6 for _ in heads]
         left.plot(heads, line, **PREDICTED | {"label": "predicted" if kind == KINDS[0] else None})
-        style = MEASURED | {"marker": marker, "label": f"measured, {kind}"}
+        style = MEASURED | series(marker) | {"label": f"measured, {kind}"}
         left.plot(heads, [count / 1e6 for count in result.flops[kind]], **style)
     left.set(xlabel="heads", ylabel="FLOPs (millions)", ylim=(0, 1.8 * max(result.flops["projections"]) / 1e6))
     right.plot(heads, [n * setup.n_tokens**2 / 1e3 for n in heads], **PREDICTED)
     right.plot(heads, [count / 1e3 for count in result.weights], **MEASURED | {"label": "measured, weights"})
     right.plot(heads, [2 * setup.d * (setup.d_q + setup.d_v) / 1e3 for _ in heads], **PREDICTED | {"label": None})
-    style = MEASURED | {"marker": "s", "label": "measured, parameters"}
+    style = MEASURED | series("s") | {"label": "measured, parameters"}
     right.plot(heads, [count / 1e3 for count in result.parameters], **style)
     right.set(xlabel="heads", ylabel="numbers (thousands)")
     for ax in (left, right):

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.convert import attention_from_convolution
-from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, Figure, on_log_axis, panels
+from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, Figure, on_log_axis, panels, series, whole_ticks
 from headwork.lab.toolkit import Claim, Experiment, Verdict, at_most, largest_difference, same, seeded
 
 
@@ -169,7 +169,7 @@ def figure(result: Result) -> Figure:
     left.imshow(result.image.numpy(), cmap="Greys", vmin=-2, vmax=3)
     offsets = torch.cartesian_prod(*(2 * [torch.arange(setup.kernel) - setup.kernel // 2]))
     for step, marker in ((1, "o"), (dilation, "s")):
-        style = MEASURED | {"marker": marker, "label": f"dilation {step}"}
+        style = MEASURED | series(marker) | {"label": f"dilation {step}"}
         left.plot((column + step * offsets[:, 1]).numpy(), (row + step * offsets[:, 0]).numpy(), **style)
     left.set(xlabel="column", ylabel="row", title="where the heads look", xticks=[], yticks=[])
     left.legend(loc="lower left", fontsize=6.5, framealpha=1)
@@ -177,10 +177,12 @@ def figure(result: Result) -> Figure:
         (result.by_dilation, setup.dilations, "o", "by dilation"),
         (result.by_stride, setup.strides, "s", "by stride"),
     ):
-        style = MEASURED | {"marker": marker, "label": f"measured, {name}"}
-        middle.semilogy(sizes, on_log_axis(gaps), **style)
+        style = MEASURED | series(marker) | {"label": f"measured, {name}"}
+        beside = [size + (0.12 if marker == "s" else -0.12) for size in sizes]  # no marker hides another
+        middle.semilogy(beside, on_log_axis(gaps), **style)
     middle.axhline(setup.tolerance, **PREDICTED | {"label": "predicted: below"})
     middle.set(xlabel="dilation or stride", ylabel="largest difference", ylim=(FLOOR, 1e2))
+    whole_ticks(middle)
     fine = torch.linspace(1, max(setup.strides), 50)
     right.plot(fine.numpy(), (setup.n_rows * setup.n_columns / fine.square()).numpy(), **PREDICTED)
     right.plot(setup.strides, result.n_queries, **MEASURED)

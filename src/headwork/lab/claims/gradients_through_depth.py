@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, seeded
 from headwork.layers import FeedForward, LayerNorm
 
@@ -169,7 +169,7 @@ def figure(result: Result) -> Figure:
     for index, (kind, marker) in enumerate(zip(KINDS, MARKERS, strict=False)):
         line = PREDICTED | {"label": "" if index else "predicted"}
         ax.semilogy(fine.numpy(), predict(kind, setup.gain, fine).numpy(), **line)
-        style = MEASURED | {"marker": marker, "label": f"measured, {kind}"}
+        style = MEASURED | series(marker) | {"label": f"measured, {kind}"}
         ax.semilogy(setup.depths, result.measured[kind].numpy(), **style)
     ax.set(xlabel="layers", ylabel="squared gradient, input over output", xticks=setup.depths)
     ax.legend(frameon=False, loc="lower left")

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from headwork.functional import softargmax
 from headwork.inspection import record
-from headwork.lab.plots import MARKERS, MEASURED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, largest_difference, seeded
 from headwork.layers import MultiHeadAttention
 
@@ -208,7 +208,7 @@ def figure(result: Result) -> Figure:
         )
         words = "one head" if n_heads == 1 else "two heads"
         ax.plot(
-            beside.numpy(), result.missed[row].numpy(), **MEASURED | {"marker": marker, "label": f"measured, {words}"}
+            beside.numpy(), result.missed[row].numpy(), **MEASURED | series(marker) | {"label": f"measured, {words}"}
         )
     taps = [f"{name}\n({' '.join(f'{tap:g}' for tap in FILTERS[name])})" for name in FILTERS]
     ax.set_xticks(x.numpy(), taps, fontsize=7)

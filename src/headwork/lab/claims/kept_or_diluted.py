@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwork.functional import scaled_dot_product_attention
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import ROUNDING, Claim, Experiment, Verdict, about, at_most, exact, largest_difference, seeded
 
 ORDER = 0.0012
@@ -159,7 +159,7 @@ def figure(result: Result) -> Figure:
     leads, betas = torch.tensor(setup.leads), torch.tensor(setup.betas)
     for row, (n_keys, marker) in enumerate(zip(setup.n_keys, MARKERS, strict=False)):
         left.plot(leads.numpy(), result.predicted[row].numpy(), **PREDICTED | {"label": "" if row else "predicted"})
-        style = MEASURED | {"marker": marker, "markevery": 2, "label": f"measured, {n_keys:,} keys"}
+        style = MEASURED | series(marker) | {"markevery": 2, "label": f"measured, {n_keys:,} keys"}
         left.plot(leads.numpy(), result.kept[row].numpy(), **style)
     left.axhline(0.5, color="0.6", linewidth=0.8, zorder=0)
     left.set(xlabel="beta times the lead in score", ylabel="share of the leading value in the output")
@@ -171,7 +171,7 @@ def figure(result: Result) -> Figure:
         line = error[0] * (betas / betas[0]) ** power
         label = "predicted: as beta, as beta^2" if power == 1 else ""
         right.loglog(betas.numpy(), line.numpy(), **PREDICTED | {"label": label})
-        right.loglog(betas.numpy(), error.numpy(), **MEASURED | {"marker": marker, "label": f"measured from {name}"})
+        right.loglog(betas.numpy(), error.numpy(), **MEASURED | series(marker) | {"label": f"measured from {name}"})
     right.set(xlabel="beta, random scores", ylabel="distance of the output", ylim=(None, 1e0))
     right.legend(frameon=False, loc="upper left")
     return drawing

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.functional import rms_norm
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Axes, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Axes, Figure, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, exact, seeded
 from headwork.layers import LayerNorm
 
@@ -170,9 +170,10 @@ def figure(result: Result) -> Figure:
     _draw_circle(left, result)
     right.loglog(widths, predict_radius(setup).numpy(), **PREDICTED | {"label": "predicted: gamma sqrt(d)"})
     for size, (kind, marker) in enumerate(zip(result.longest, MARKERS, strict=False)):
-        style = MEASURED | {"marker": marker, "label": f"measured, {kind}", "markersize": 10 - 3 * size}
+        style = MEASURED | series(marker) | {"label": f"measured, {kind}", "markersize": 10 - 3 * size}
         right.loglog(widths, result.longest[kind].numpy(), **style | {"markerfacecolor": "none"})
     right.set(xlabel="d_model", ylabel="|y - beta 1|", xticks=widths, xticklabels=widths)
+    right.set_yticks([2, 5, 10, 20, 50], ["2", "5", "10", "20", "50"])
     right.minorticks_off()
     right.legend(frameon=False)
     return drawing

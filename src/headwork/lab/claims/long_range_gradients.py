@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from headwork import masks
 from headwork.functional import alibi_bias
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, largest_difference, same, seeded
 from headwork.layers import MultiHeadAttention
 
@@ -212,14 +212,17 @@ def figure(result: Result) -> Figure:
     for row, (radius, marker) in enumerate(zip(setup.radii, MARKERS, strict=False)):
         line = PREDICTED | {"label": "" if row else "predicted"}
         left.semilogy(distance.numpy(), (radius**distance).numpy(), **line)
-        style = MEASURED | {"marker": marker, "markevery": every, "label": f"measured, rho = {radius:g}"}
+        style = MEASURED | series(marker) | {"markevery": every, "label": f"measured, rho = {radius:g}"}
         left.semilogy(distance.numpy(), result.recurrent[row].numpy(), **style)
-    style = MEASURED | {
-        "marker": "D",
-        "markerfacecolor": "0.6",
-        "markevery": every,
-        "label": "measured, attention, times n",
-    }
+    style = (
+        MEASURED
+        | series("D")
+        | {
+            "markerfacecolor": "0.6",
+            "markevery": every,
+            "label": "measured, attention, times n",
+        }
+    )
     left.semilogy(distance.numpy(), result.attention.numpy(), **style)
     top = 1e7 * result.recurrent.max().item()
     left.set(xlabel="distance to the last token", ylabel="|dh_n / dx_j|", ylim=(result.recurrent.min().item() / 3, top))
@@ -231,7 +234,7 @@ def figure(result: Result) -> Figure:
         expected = chain[0] + slope * (lengths - lengths[0])
         label = "predicted: as n, as 1" if name == "recurrent" else ""
         right.loglog(lengths.numpy(), expected.numpy(), **PREDICTED | {"label": label})
-        style = MEASURED | {"marker": marker, "label": f"measured, {name}"}
+        style = MEASURED | series(marker) | {"label": f"measured, {name}"}
         right.loglog(setup.lengths, chain, **style)
     right.set(xlabel="tokens n", ylabel="longest chain of operations", ylim=(1, 10 * max(result.chain["recurrent"])))
     right.set_xticks(setup.lengths, [str(n) for n in setup.lengths])

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from headwork import choices
 from headwork.lab.digits import N_CLASSES, digits, small_vit, train_classifier
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at_most, seeded
 
 FACTOR = 1.5
@@ -151,7 +151,7 @@ def figure(result: Result) -> Figure:
         for curve, marker, line, words in ((train, MARKERS[0], "-", "training"), (unseen, MARKERS[1], ":", "unseen")):
             ax.plot(epochs, curve.numpy(), color="0.4", linewidth=0.9, linestyle=line)
             marks = [curve[epoch].item() for epoch in setup.epochs]
-            ax.plot(setup.epochs, marks, **MEASURED | {"marker": marker, "label": f"measured, {words}"})
+            ax.plot(setup.epochs, marks, **MEASURED | series(marker) | {"label": f"measured, {words}"})
         ax.set(xlabel="epochs", ylabel=name, xticks=(0, *setup.epochs))
     left.axhline(math.log(N_CLASSES), **PREDICTED | {"label": "predicted start: ln 10 or more"})
     left.set_yscale("log")

@@ -27,7 +27,7 @@ from torch import Tensor
 from headwork import sheets
 from headwork.inspection import record
 from headwork.lab.measuring import shape_of
-from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, Figure, draw_rounding, on_log_axis, panels
+from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, Figure, draw_rounding, on_log_axis, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, same, seeded
 from headwork.layers import MultiHeadAttention
 
@@ -199,7 +199,7 @@ def figure(result: Result) -> Figure:
     setup, heads = result.setup, result.setup.heads
     drawing, (left, right) = panels(2, title="Columns or rows, one head or many: the same numbers, at the same price")
     left.semilogy(heads, on_log_axis(result.difference), **MEASURED | {"label": "measured, 1.2(a)"})
-    style = MEASURED | {"label": "measured, 1.3(a)", "marker": "s"}
+    style = MEASURED | series("s") | {"label": "measured, 1.3(a)"}
     left.semilogy(heads, on_log_axis(result.self_difference), **style)
     draw_rounding(left)
     left.set(xlabel="heads h", ylabel="sheet in columns against library", ylim=(FLOOR, 1e-8), xticks=heads)
@@ -208,7 +208,7 @@ def figure(result: Result) -> Figure:
         (result.n_weights, 2 * setup.d**2 + 2 * setup.t**2, "2 d^2 + 2 t^2", "o"),
     ):
         right.plot(heads, [predicted for _ in heads], **PREDICTED | {"label": None if marker == "s" else "predicted"})
-        right.plot(heads, counts, **MEASURED | {"label": f"measured, {words}", "marker": marker})
+        right.plot(heads, counts, **MEASURED | series(marker) | {"label": f"measured, {words}"})
     right.set(xlabel="heads h", ylabel="weights of the layer", ylim=(0, 6.5 * setup.d**2), xticks=heads)
     for ax in (left, right):
         ax.legend(frameon=False, loc="upper right")

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwork import choices
-from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, ROUNDING, Figure, on_log_axis, panels
+from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, ROUNDING, Figure, on_log_axis, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, seeded
 from headwork.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 
@@ -151,9 +151,10 @@ def figure(result: Result) -> Figure:
     title = "Without positions order is invisible: the outputs move with the tokens"
     drawing, (ax,) = panels(title=title, height=3.1)
     x = range(len(result.moved))
-    ax.semilogy(x, on_log_axis([*result.moved.values()]), **MEASURED | {"label": "measured: f(PX) against P f(X)"})
-    style = MEASURED | {"marker": "s", "markerfacecolor": "0.6", "label": "measured: f(PX) against f(X), not invariant"}
-    ax.semilogy(x, on_log_axis([*result.changed.values()]), **style)
+    left, right = ([place + aside for place in x] for aside in (-0.1, 0.1))  # no marker hides another
+    ax.semilogy(left, on_log_axis([*result.moved.values()]), **MEASURED | {"label": "measured: f(PX) against P f(X)"})
+    style = MEASURED | series("s") | {"markerfacecolor": "0.6", "label": "measured: f(PX) against f(X), not invariant"}
+    ax.semilogy(right, on_log_axis([*result.changed.values()]), **style)
     ax.plot([-0.4, 0.4], [ROUNDING, ROUNDING], **PREDICTED | {"label": "predicted: f(PX) = P f(X), below this"})
     ax.set_xticks(x, list(result.moved))
     ax.set(xlabel="position code of the model", ylabel="largest difference", ylim=(FLOOR, 1e2))

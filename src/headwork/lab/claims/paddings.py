@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.convert import ConvolutionAsAttention, attention_from_convolution
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, whole_ticks
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series, whole_ticks
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, at_most, exact, largest_difference, same, seeded
 
 Mode = Literal["replicate", "zeros", "reflect", "circular"]
@@ -200,7 +200,7 @@ def figure(result: Result) -> Figure:
     right.plot(setup.sizes, [predict_share(setup, size) for size in setup.sizes], **PREDICTED)
     right.axhline(1, **PREDICTED | {"label": None})
     for mode, marker in zip(MODES, MARKERS, strict=False):
-        style = MEASURED | {"marker": marker, "label": f"measured, {mode}"}
+        style = MEASURED | series(marker) | {"label": f"measured, {mode}"}
         right.plot(setup.sizes, result.agreeing[mode].numpy(), **style)
     right.set(xlabel="padding", ylabel="share of outputs that agree", xticks=setup.sizes, ylim=(0, 1.05))
     right.legend(frameon=False, loc="lower left")

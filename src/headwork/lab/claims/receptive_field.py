@@ -22,7 +22,7 @@ from torch import Tensor
 
 from headwork.functional import scaled_dot_product_attention
 from headwork.lab.measuring import influence
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Axes, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Axes, Figure, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, at_most, same, seeded
 
 
@@ -140,7 +140,7 @@ def figure(result: Result) -> Figure:
         depths = [setup.sizes[i][1] for i in picked]
         label = "predicted: (k + 1)^n" if heads == setup.sizes[0][0] else None
         right.semilogy(depths, [(heads + 1) ** n for n in depths], **PREDICTED | {"label": label})
-        style = MEASURED | {"marker": marker, "label": f"measured, k = {heads}"}
+        style = MEASURED | series(marker) | {"label": f"measured, k = {heads}"}
         right.semilogy(depths, [result.seen[i] for i in picked], **style)
         style = {"color": "0.55", "linestyle": "none", "marker": marker, "markersize": 3}
         label = "heads that look anywhere" if heads == setup.sizes[0][0] else None

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from headwork import choices
 from headwork.functional import sinusoidal_positions
-from headwork.lab.plots import FLOOR, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, panels
+from headwork.lab.plots import FLOOR, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, largest_difference, seeded
 from headwork.layers import EncoderLayer
 from headwork.layers.positions import make_positions
@@ -158,7 +158,7 @@ def figure(result: Result) -> Figure:
         beside = torch.tensor(shifts) * 1.05 ** (index - 3)  # so that no marker hides another
         kind = "absolute" if code in ABSOLUTE else "relative"
         fill = "0.6" if kind == "absolute" else "white"
-        style = MEASURED | {"marker": marker, "markerfacecolor": fill, "label": f"measured, {code} ({kind})"}
+        style = MEASURED | series(marker) | {"markerfacecolor": fill, "label": f"measured, {code} ({kind})"}
         ax.loglog(beside.numpy(), on_log_axis(result.difference[code]), **style)
     draw_rounding(ax, "predicted for relative codes: below")
     ax.set(xlabel="positions by which the text is moved", ylabel="largest change of an output", ylim=(FLOOR, 1e2))

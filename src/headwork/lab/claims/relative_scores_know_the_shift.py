@@ -36,7 +36,7 @@ from headwork.functional import (
     sinusoidal_positions_2d,
 )
 from headwork.lab.measuring import exists, product_as_printed, shape_of
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, seeded
 
 ROUNDING = 2**18
@@ -216,7 +216,7 @@ def figure(result: Result) -> Figure:
     low, high = result.before["relative"].min().item(), result.before["relative"].max().item()
     left.plot([low, high], [low, high], **PREDICTED | {"label": "predicted: equal", "zorder": 3})
     for kind, marker, grey in (("absolute", "x", "0.6"), ("relative", "o", "black")):
-        style = MEASURED | {"marker": marker, "label": f"measured, {kind}", "color": grey, "markersize": 3}
+        style = MEASURED | series(marker) | {"label": f"measured, {kind}", "color": grey, "markersize": 3}
         left.plot(result.before[kind].flatten().numpy(), result.after[kind].flatten().numpy(), **style)
     left.set(xlabel="score of a pair of pixels", ylabel="score after a step of (1, 1)")
     left.legend(frameon=False, loc="upper left")
@@ -228,7 +228,7 @@ def figure(result: Result) -> Figure:
         shifts, order = delta[here, 1].sort()
         predicted, seen = (t[query][here][order].numpy() for t in (predict_gaussian(setup), result.gaussian))
         right.plot(shifts.numpy(), predicted, **PREDICTED | {"label": "predicted" if row == rows[0] else None})
-        right.plot(shifts.numpy(), seen, **MEASURED | {"marker": marker, "label": f"measured, shift of rows {row}"})
+        right.plot(shifts.numpy(), seen, **MEASURED | series(marker) | {"label": f"measured, shift of rows {row}"})
     right.set(xlabel="shift of columns", ylabel="Gaussian score")
     right.legend(frameon=False, fontsize=6.5)
     return drawing

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from headwork import masks
 from headwork.functional import attention_scores, attention_weights, scaled_dot_product_attention
-from headwork.lab.plots import MEASURED, PREDICTED, PRINTED, Figure, panels
+from headwork.lab.plots import MEASURED, PREDICTED, PRINTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, exact, largest_difference, seeded
 
 FOREVER = 1e9
@@ -150,7 +150,7 @@ def figure(result: Result) -> Figure:
         sign, marker = ("positive", "o") if result.positive[query] else ("negative", "s")
         line = PREDICTED | {"label": "predicted" if index == 0 else ""}
         left.semilogx(scales.numpy(), result.predicted[:, query].numpy(), **line)
-        style = MEASURED | {"marker": marker, "label": f"measured, {sign}" if first else ""}
+        style = MEASURED | series(marker) | {"label": f"measured, {sign}" if first else ""}
         left.semilogx(scales.numpy(), result.weight[:, query].numpy(), **style)
     left.set(xlabel="scale a of the key", ylabel="its weight, for six queries")
     left.legend(frameon=False, loc="center right", title="dot product")

@@ -23,7 +23,7 @@ from typing import Literal
 import torch
 
 from headwork.inspection.tracing import trace
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, same, seeded
 from headwork.layers import MultiHeadAttention
 
@@ -127,7 +127,7 @@ def figure(result: Result) -> Figure:
         counts = [_numbers(predict(setup, n)[name]) for n in lengths]
         right.loglog(lengths, counts, **PREDICTED | {"label": f"predicted: {power}", "linestyle": line})
         counts = [_numbers(shapes[name]) for shapes in result.by_length.values()]
-        right.loglog(lengths, counts, **MEASURED | {"label": f"measured: {name}", "marker": marker})
+        right.loglog(lengths, counts, **MEASURED | series(marker) | {"label": f"measured: {name}"})
     right.axvline(setup.d_model // setup.n_heads, ymax=0.55, color="0.6", linewidth=0.8, zorder=0)
     right.text(setup.d_model / setup.n_heads * 1.15, 400, "d / h")
     right.set(xlabel="tokens n", ylabel="numbers it holds", xticks=lengths, xticklabels=lengths)

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from headwork.functional import attention_scores, softargmax
 from headwork.lab.measuring import density_of_ties
-from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, at_most, exact, largest_difference, seeded
 
 Scale = Literal["none", "1/sqrt(d)", "1/d"]
@@ -221,7 +221,7 @@ def figure(result: Result) -> Figure:
         wide = torch.logspace(math.log10(max(4.0, factor**2)), math.log10(max(setup.widths)), 50).double()
         ax.loglog(wide.numpy(), (factor / wide.sqrt()).numpy(), **PREDICTED | {"label": "predicted without: 1/sqrt(d)"})
         for row, (words, marker) in enumerate((("measured without", "o"), ("measured with 1/sqrt(d)", "s"))):
-            ax.loglog(widths.numpy(), measured[row].numpy(), **MEASURED | {"marker": marker, "label": words})
+            ax.loglog(widths.numpy(), measured[row].numpy(), **MEASURED | series(marker) | {"label": words})
         ax.set(xlabel="d_head", ylabel=name, xticks=setup.widths, xticklabels=setup.widths)
         ax.minorticks_off()
     flat = PREDICTED | {"linestyle": ":", "label": "predicted with: the same at all d"}

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwork.inspection import record
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, outline, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, outline, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, same, seeded
 from headwork.layers import MultiHeadAttention, SplitHeadAttention
 
@@ -177,7 +177,7 @@ def figure(result: Result) -> Figure:
     for (heads, counts), marker in zip(result.parameters.items(), MARKERS, strict=False):
         line = [predict(setup, heads, n) for n in setup.n_heads]
         right.plot(setup.n_heads, line, **PREDICTED | {"label": "predicted" if heads == "split" else None})
-        right.plot(setup.n_heads, counts, **MEASURED | {"marker": marker, "label": f"measured, {heads}"})
+        right.plot(setup.n_heads, counts, **MEASURED | series(marker) | {"label": f"measured, {heads}"})
     right.set(
         xlabel="heads", ylabel="parameters", xticks=setup.n_heads, ylim=(0, 1.6 * max(result.parameters["project"]))
     )

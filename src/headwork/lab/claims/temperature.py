@@ -26,7 +26,7 @@ from torch import Tensor
 
 from headwork.functional import attention_scores, scaled_dot_product_attention, softargmax
 from headwork.lab.measuring import density_of_ties
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, largest_difference, seeded
 
 SQUARED_ENTROPY = 0.89
@@ -164,7 +164,7 @@ def figure(result: Result) -> Figure:
     predicted = (log_n - fine.square() / 2).clamp(min=0)
     ax.semilogx(fine.numpy(), predicted.numpy(), **PREDICTED | {"label": "predicted for many keys"})
     for d, marker, entropy in zip(result.setup.widths, itertools.cycle(MARKERS), result.entropy, strict=False):
-        style = MEASURED | {"marker": marker, "label": f"measured, d_head = {d}"}
+        style = MEASURED | series(marker) | {"label": f"measured, d_head = {d}"}
         ax.semilogx(result.spread.numpy(), entropy.numpy(), **style)
     ax.axhline(log_n, color="0.6", linewidth=0.8)
     ax.axvline(1, color="0.6", linewidth=0.8)

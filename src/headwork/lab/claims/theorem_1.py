@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.functional import gaussian_attention
-from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, at_most, exact, largest_difference, seeded
 
 Looks = Literal["q + f(h)", "q - f(h)"]
@@ -207,7 +207,7 @@ def figure(result: Result) -> Figure:
     left.plot(setup.kernels, predicted, **PREDICTED | {"label": "predicted, q - f(h)"})
     left.axhline(0, color="0.6", linewidth=0.8)
     for (looks, shares), marker in zip(result.unexplained.items(), ("s", "o"), strict=True):
-        left.plot(setup.kernels, shares.numpy(), **MEASURED | {"label": f"measured, {looks}", "marker": marker})
+        left.plot(setup.kernels, shares.numpy(), **MEASURED | series(marker) | {"label": f"measured, {looks}"})
     left.set(
         xlabel="kernel size K", ylabel="share of the output that no W gives", ylim=(-0.05, 1), xticks=setup.kernels
     )

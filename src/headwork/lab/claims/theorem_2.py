@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, exact, largest_difference, seeded
 from headwork.layers import RelativePositionalEmbedding
 
@@ -161,7 +161,7 @@ def figure(result: Result) -> Figure:
         predicted = [np.exp(-a * step) / np.exp(-a * around).sum() for a in fine]
         axes[3].semilogx(fine, predicted, **PREDICTED | {"label": None if step else "predicted"})
         seen = result.weights[:, row, column, target[0], target[1] + step]
-        axes[3].semilogx(setup.alphas, seen.numpy(), **MEASURED | {"marker": marker, "label": f"measured, {name}"})
+        axes[3].semilogx(setup.alphas, seen.numpy(), **MEASURED | series(marker) | {"label": f"measured, {name}"})
     axes[3].set(xlabel="alpha", ylabel="weight", ylim=(-0.05, 1.05))
     axes[3].legend(frameon=False, fontsize=6.5, loc="upper left")
     return drawing

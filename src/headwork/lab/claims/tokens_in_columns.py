@@ -33,7 +33,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwork.functional import attention_scores, attention_weights, scaled_dot_product_attention
-from headwork.lab.plots import MEASURED, PREDICTED, Axes, Figure, panels
+from headwork.lab.plots import MEASURED, PREDICTED, Axes, Figure, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, same, seeded
 
 Between = Literal["tokens", "features"]
@@ -211,7 +211,7 @@ def figure(result: Result) -> Figure:
     right.loglog(setup.lengths, result.tokens.variance.numpy(), **MEASURED | {"label": "measured, Q'K"})
     flat = PREDICTED | {"linestyle": ":", "label": "predicted, QK': n / d"}
     right.loglog(n.numpy(), torch.as_tensor(predict_variance("features", n, d)).numpy(), **flat)
-    style = MEASURED | {"marker": "s", "label": "measured, QK'"}
+    style = MEASURED | series("s") | {"label": "measured, QK'"}
     right.loglog(setup.lengths, result.features.variance.numpy(), **style)
     right.set(xlabel="tokens n", ylabel="variance of the scaled scores", xticks=setup.lengths, ylim=(None, 100))
     right.set_xticklabels([str(length) for length in setup.lengths])

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from headwork.batches import ImageBatch
 from headwork.functional import image_from_patches, patches_from_image
 from headwork.lab.digits import SIDE, Images, digits, evaluate, shift_images, small_vit, train_classifier
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, seeded
 from headwork.layers import LearnedGrid
 from headwork.models import VisionTransformer
@@ -183,7 +183,7 @@ def figure(result: Result) -> Figure:
         setup.max_shifts, MARKERS, result.alike, result.on_image, strict=False
     ):
         means = torch.stack([alike[distance == d].mean() for d in apart])
-        style = MEASURED | {"marker": marker, "label": f"measured, images move {max_shift:g} px ({correlation:.2f})"}
+        style = MEASURED | series(marker) | {"label": f"measured, images move {max_shift:g} px ({correlation:.2f})"}
         right.plot(apart.numpy(), means.numpy(), **style)
     nothing = -1 / (len(result.order) - 1)
     right.axhline(nothing, **PREDICTED | {"label": "predicted without a layout"})

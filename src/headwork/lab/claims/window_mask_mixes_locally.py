@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from headwork import masks
 from headwork.functional import attention_weights, distance
 from headwork.lab.measuring import influence
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, outline, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, outline, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, same, seeded
 
 
@@ -193,7 +193,7 @@ def figure(result: Result) -> Figure:
         depths = torch.tensor(setup.depths)
         line = PREDICTED | {"label": "" if row else "predicted: 2rL + 1"}
         right.plot(depths.numpy(), (2 * radius * depths + 1).numpy(), **line)
-        style = MEASURED | {"marker": marker, "label": f"measured, r = {radius}"}
+        style = MEASURED | series(marker) | {"label": f"measured, r = {radius}"}
         right.plot(depths.numpy(), result.reach[row].numpy(), **style)
     right.set(xlabel="layers L", ylabel="tokens in reach", xticks=setup.depths)
     right.set_ylim(0, 1.5 * result.reach.max().item())

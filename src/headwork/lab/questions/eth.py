@@ -142,9 +142,9 @@ QUESTIONS = (
     (
         "2(e)",
         "Train, watch the heads in TensorBoard: what moves, and what would support the Main Theorem?",
-        "Heads start in a heap around the query and spread to different pixels of its neighbourhood, nearest in the "
-        "first "
-        "layer, and grow sharper. In support: one head on each shift of a K x K square, with alpha growing.",
+        "They move by up to four pixels and spread out: the first layer stays near the query, the last looks far and "
+        "wide; they do not become single pixels. In support of the theorem one would expect a head on each shift of a "
+        "K x K square, with alpha growing: that is what heads do that have a convolution to learn.",
         "`headwork train digits-gaussian` (TensorBoard: heads/layers.L/head H/row, column, width); docs/convolution.md",
         "trained on digits, 15 heads in 3 layers, instead of CIFAR-10 with 9 in 6: no such data here",
     ),
