@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headwork import recipes as recipes
     from headwork import reports as reports
     from headwork import serialise as serialise
+    from headwork import sheets as sheets
     from headwork import storage as storage
     from headwork import tasks as tasks
     from headwork import training as training
@@ -66,6 +67,7 @@ _PACKAGES = (
     "recipes",
     "reports",
     "serialise",
+    "sheets",
     "storage",
     "tasks",
     "training",

@@ -25,7 +25,13 @@ DEFAULT_FOLDER = Path("out/lab")
 class Lab:
     """Run claims of the five documents: predicted, measured, judged and drawn. Without a name, list them."""
 
-    name: Annotated[Positional[str | None], arg(metavar="[NAME]", help="The claim to run.")] = None
+    name: Annotated[
+        Positional[str | None],
+        arg(metavar="[NAME]", help='The claim to run, or a question, such as "ETH 2(e)".'),
+    ] = None
+    document: Annotated[
+        str | None, arg(metavar="SHEET", help="Answer every question of a sheet: NYU, ETH, C182, QMUL or EECS.")
+    ] = None
     all: Annotated[bool, arg(help="Run every claim; write the index and the errata too.")] = False
     out: Annotated[
         Path | None,
@@ -41,6 +47,10 @@ class Lab:
 
     def run(self) -> None:
         self._check()
+        asked = self._asked()
+        if asked is not None:
+            print(answer(asked, as_json=self.json))
+            return
         if self.name is None and not self.all:
             print(list_claims(as_json=self.json))
             return
@@ -53,8 +63,20 @@ class Lab:
         if failed:
             raise RuntimeError(f"{len(failed)} of {len(findings)} claims fail: {', '.join(failed)}")
 
+    def _asked(self) -> str | None:
+        """The question, or the sheet, that is to be answered."""
+        from headwork.lab.questions import is_question
+
+        if self.document is not None:
+            return {"EECS": "EECS 182"}.get(self.document.upper(), self.document.upper())
+        return self.name if self.name is not None and is_question(self.name) else None
+
     def _check(self) -> None:
         check_positive(seeds=self.seeds)
+        if self.document is not None and (self.name is not None or self.all):
+            raise ValueError(
+                f"document answers all questions of a sheet: leave out name and --all, got {self.document!r}"
+            )
         if self.name is not None and self.all:
             raise ValueError(f"all runs every claim: leave out the name, got {self.name!r}")
         if self.set and self.name is None:
@@ -163,6 +185,20 @@ def table_of_verdicts(findings: "Sequence[Finding[Any, Any]]") -> str:
     )
     n_hold = sum(finding.holds for finding in findings)
     return f"{Table(columns, rows).text()}\n\n{n_hold} of {len(findings)} hold."
+
+
+def answer(asked: str, *, as_json: bool) -> str:
+    """A question, or all of a sheet: what it asks, the answer, where it is measured, and what is missing."""
+    from headwork.lab.catalogue import TITLES, place
+    from headwork.lab.questions import describe_question, find_questions, questions
+
+    document, wanted = place(asked)
+    found = find_questions(asked) if wanted else questions(document)
+    if as_json:
+        rows = [asdict(question) | {"measured": question.measured} for question in found]
+        return json.dumps(rows, indent=2, ensure_ascii=False)
+    parts = [describe_question(question) for question in found]
+    return "\n\n".join(parts if wanted else [TITLES[document], *parts])
 
 
 def list_claims(*, as_json: bool) -> str:
