@@ -2,6 +2,7 @@
 
 from headwork.functional.activations import gelu as gelu
 from headwork.functional.activations import gelu_tanh as gelu_tanh
+from headwork.functional.activations import relu2 as relu2
 from headwork.functional.attention import attention_scores as attention_scores
 from headwork.functional.attention import attention_weights as attention_weights
 from headwork.functional.attention import scaled_dot_product_attention as scaled_dot_product_attention

@@ -12,6 +12,7 @@ LARGEST_COUNT = 2**31 - 1
 
 ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
+    "relu2": "relu2",
     "gelu": "gelu",
     "gelu_python": "gelu",
     "gelu_new": "gelu_tanh",
