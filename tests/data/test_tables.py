@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwork.data import BytePairs, TextTable
-from headwork.data.splitting import Shares, share_out
+from headwork.data.splitting import HeldOut, share_out
 from headwork.data.table_files import read_rows
 
 ROWS = [{"text": f'text {i}, "word{i % 7}" and\tmore', "label": ["no", "yes"][i % 2]} for i in range(40)]
@@ -88,13 +88,13 @@ def test_a_split_has_everything_once_and_duplicates_on_one_side(labels, copies, 
     labels = [0, 1, 2] * 4 + labels
     keys = [*range(len(labels)), *copies]
     labels += [labels[i] for i in copies]
-    split = share_out(labels, keys, [None] * len(keys), Shares(0.1, 0.2), seed)
+    split = share_out(labels, keys, [None] * len(keys), HeldOut(0.1, 0.2), seed)
     assert sorted(i for part in split for i in part) == list(range(len(keys)))
     sides = [{keys[i] for i in part} for part in split]
     assert not sides[0] & sides[1]
     assert not sides[0] & sides[2]
     assert not sides[1] & sides[2]
-    assert split == share_out(labels, keys, [None] * len(keys), Shares(0.1, 0.2), seed)
+    assert split == share_out(labels, keys, [None] * len(keys), HeldOut(0.1, 0.2), seed)
 
 
 def test_duplicates_empty_texts_and_lengths_are_said(tmp_path: Path) -> None:

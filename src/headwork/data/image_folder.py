@@ -17,7 +17,7 @@ from headwork.data.examples import Dataset, check_seed
 from headwork.data.found import say_classes, say_duplicates, say_skipped, say_split
 from headwork.data.image_examples import ImageExamples
 from headwork.data.images import IMAGE_ENDINGS, open_image, read_image
-from headwork.data.splitting import NAMES, Shares, by_part, check_exists, part_of, share_out
+from headwork.data.splitting import NAMES, HeldOut, by_part, check_exists, part_of, share_out
 from headwork.data.text_table import check_classes, check_trained, sort_labels
 from headwork.tasks import Classification
 
@@ -58,7 +58,7 @@ class ImageFolder(serialise.Checked):
         index = {name: i for i, name in enumerate(classes)}
         labels = [index[name] for name in names]
         keys = digests(files)
-        split = share_out(labels, keys, given, Shares(self.valid_share, self.test_share), self.split_seed)
+        split = share_out(labels, keys, given, HeldOut(self.valid_share, self.test_share), self.split_seed)
         check_trained(labels, split.train, classes, str(root))
         n_bytes = len(files) * self.size[0] * self.size[1] * self.n_channels
         source = ImageFiles(tuple(files), self.size, self.n_channels)

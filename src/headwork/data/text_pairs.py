@@ -11,7 +11,7 @@ from headwork.checks import Probability, check_positive
 from headwork.data.examples import Dataset
 from headwork.data.found import say_duplicates, say_lengths, say_skipped, say_split
 from headwork.data.hub_data import find_data
-from headwork.data.splitting import Shares, by_part, check_exists, digest_of, share_out
+from headwork.data.splitting import HeldOut, by_part, check_exists, digest_of, share_out
 from headwork.data.table_files import TABLE_ENDINGS, Row, find_column, first_cells, is_missing, read_lines, read_rows
 from headwork.data.text_examples import PairExamples, Rows
 from headwork.data.text_table import words_of
@@ -61,7 +61,7 @@ class TextPairs(serialise.Checked):
         path = find_data(self.path)
         pairs, given, files, skipped = self.read(path)
         keys = [words_of(pair.source) for pair in pairs]
-        shares = Shares(self.valid_share, self.test_share)
+        shares = HeldOut(self.valid_share, self.test_share)
         split = share_out([0] * len(pairs), keys, given, shares, self.split_seed)
         tokenizer = make_tokenizer(self.tokenizer, (text for i in split.train for text in pairs[i][:2]))
         sources = tokenizer.encode_all([pair.source for pair in pairs])

@@ -14,7 +14,7 @@ from headwork.data.examples import Dataset, Split
 from headwork.data.found import say_classes, say_duplicates, say_lengths, say_skipped, say_split
 from headwork.data.hub_data import find_data
 from headwork.data.reviews import LabelledTexts, ReviewTexts, bag_of_words_accuracy
-from headwork.data.splitting import Shares, by_part, digest_of, share_out
+from headwork.data.splitting import HeldOut, by_part, digest_of, share_out
 from headwork.data.table_files import TABLE_ENDINGS, class_names, find_column, is_missing, read_rows
 from headwork.data.text_examples import Rows, TextExamples
 from headwork.data.tokenizer import BytePairs, Words, make_tokenizer
@@ -137,7 +137,7 @@ class TextTable(serialise.Checked):
 
     def _split(self, table: TableTexts) -> tuple[Split, list[str]]:
         keys = [words_of(text) for text in table.texts]
-        shares = Shares(self.valid_share, self.test_share)
+        shares = HeldOut(self.valid_share, self.test_share)
         split = share_out(table.labels, keys, table.given, shares, self.split_seed)
         check_trained(table.labels, split.train, table.names, self.path)
         return split, keys

@@ -12,13 +12,13 @@ LARGEST_COUNT = 2**31 - 1
 
 ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
-    "relu2": "relu2",
     "gelu": "gelu",
     "gelu_python": "gelu",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "silu": "silu",
     "swish": "silu",
+    "relu2": "relu2",
 }
 """Their names of the activations, with ours. The first of ours is the one that is written."""
 

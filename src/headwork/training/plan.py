@@ -132,7 +132,7 @@ def shuffled_by_length(lengths: Lengths, batch_size: int, seed: int) -> list[int
 
     >>> order = shuffled_by_length(Lengths(np.array([1, 9, 2, 9, 1, 9, 2])), batch_size=2, seed=0)
     >>> [[1, 9, 2, 9, 1, 9, 2][i] for i in order]
-    [9, 9, 1, 1, 2, 2, 9]
+    [2, 2, 1, 1, 9, 9, 9]
     """
     order = np.array(shuffled(len(lengths.values), seed))
     stretch = N_SORTED * batch_size
