@@ -72,7 +72,7 @@ def test_answers_to_a_whole_table(
     assert [int(row["id"]) for row in found] == list(range(70))
     run, model = hw.training.open_run(reviews / "run"), hw.load(reviews / "run")
     ids = torch.tensor([[run.tokenizer.begin, *run.tokenizer.encode(rows[7]["text"])]])
-    wanted = model(ids).softmax(-1)[0]
+    wanted = model(ids).detach().softmax(-1)[0]
     assert found[7]["predicted"] == run.task.labels[int(wanted.argmax())]
     assert float(found[7]["probability"]) == pytest.approx(float(wanted.max()), abs=1e-5)
     assert "asked.jsonl, line 8: " in say(capsys, "predict", reviews / "run", asked)
@@ -119,7 +119,8 @@ def test_the_folder_of_a_known_set(tmp_path: Path, capsys: pytest.CaptureFixture
     write_small_sets(tmp_path / "sets")
     wrong = say(capsys, "train", "digits-vit", "--data-dir", tmp_path, code=2)
     assert "data-dir is for recipes with a data set of their own, got it for digits-vit" in wrong
-    wrong = say(capsys, "train", "multi30k", "--data-dir", tmp_path, "--out", tmp_path / "run", code=2)
+    (tmp_path / "empty").mkdir()
+    wrong = say(capsys, "train", "multi30k", "--data-dir", tmp_path / "empty", "--out", tmp_path / "run", code=2)
     assert "data-dir must be a folder with Multi30k" in wrong
     wrong = say(capsys, "train", "multi30k", "--data-dir", tmp_path, "--data", "x", code=2)
     assert "give data or data-dir, not both" in wrong

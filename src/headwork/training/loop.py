@@ -135,7 +135,7 @@ def say_what_comes(
     display.say(f"{run.config.name} in {run.folder}")
     for line in data.found:
         display.say(line)
-    if not isinstance(display, Quiet) and not plan.sequential:
+    if type(display) is not Quiet and not plan.sequential:
         epoch, indices = plan.parts(0)[0]
         batch = to_device(data.train.batch(indices, epoch), device)
         display.say(str(estimate(model, run.task, batch, len(data.valid), plan)))
