@@ -110,13 +110,13 @@ def test_a_choice_is_frozen_and_named(kind: type) -> None:
         (
             choices.FeedForward,
             {"d_ff": 7, "activation": "swish"},
-            "activation must be one of relu, gelu, gelu_tanh, silu, got 'swish'",
+            "activation must be one of relu, relu2, gelu, gelu_tanh, silu, got 'swish'",
         ),
         (choices.GatedFeedForward, {"d_ff": -2}, "d_ff must be 1 or more, got -2"),
         (
             choices.GatedFeedForward,
             {"d_ff": 7, "activation": "GELU"},
-            "activation must be one of relu, gelu, gelu_tanh, silu, got 'GELU'",
+            "activation must be one of relu, relu2, gelu, gelu_tanh, silu, got 'GELU'",
         ),
         (choices.LearnedPositions, {"max_tokens": 0}, "max_tokens must be 1 or more, got 0"),
         (choices.AttentionPooling, {"n_heads": 0}, "n_heads must be 1 or more, got 0"),

@@ -13,7 +13,7 @@ from headwork.serialise import Checked
 
 __dir__ = PublicNames(__name__)
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+Activation = Literal["relu", "relu2", "gelu", "gelu_tanh", "silu"]
 Layout = Literal["interleaved", "halves"]
 NormOrder = Literal["pre", "post"]
 """Where the norm stands: `pre` is x + f(norm(x)), `post` is norm(x + f(x))."""

@@ -159,7 +159,7 @@ def test_made_by_choice() -> None:
 @pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
 def test_an_unknown_activation_is_refused(kind: type[nn.Module]) -> None:
-    with pytest.raises(ValueError, match="activation must be one of relu, gelu, gelu_tanh, silu, got 'swish'"):
+    with pytest.raises(ValueError, match="activation must be one of relu, relu2, gelu, gelu_tanh, silu, got 'swish'"):
         kind(D_MODEL, D_FF, activation="swish")
 
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from headwork.training.recorder import Watcher
 
 DEFAULT = "digits-vit"
+DATA_HELP = (
+    "Data of your own for the recipe's model: a folder of images by class, a table with texts and labels, a text or a "
+    "folder of texts, a table of translations; or given twice: two files, line by line."
+)
 SET_HELP = "Set any field of the config by its path: training.optimiser.lr=1e-3, model.position=RotaryPositions."
 
 FROM_HELP = "Train on from this model: a folder of Hugging Face's, a GGUF file, an id of the Hub, or a run."
@@ -42,6 +46,8 @@ class Train(Imports, TrainingFlags):
     lora: Annotated[UseAppendAction[tuple[str, ...]], arg(help=LORA_HELP)] = ()
     lora_rank: Annotated[int | None, arg(help="Of --lora: numbers between the two matrices; 8 unless given.")] = None
     lora_alpha: Annotated[float | None, arg(help="Of --lora: how much it counts, over the rank; else 16.")] = None
+    data: Annotated[UseAppendAction[tuple[str, ...]], arg(help=DATA_HELP)] = ()
+    data_dir: Annotated[Path | None, arg(help="The folder in which the data set of the recipe is.")] = None
     out: Annotated[Path | None, arg(help="A new folder for the run; runs/RECIPE unless given.")] = None
     resume: Annotated[Path | None, arg(help="Go on with the run in this folder, as it was begun.")] = None
     list: Annotated[bool, arg(help="List the recipes, with their time and result.")] = False
@@ -104,13 +110,14 @@ class Train(Imports, TrainingFlags):
 
         if self.resume is not None:
             given = {**self.given, "set": self.set or None, "recipe": self.recipe, "out": self.out, **self.of_from()}
+            given |= {"data": self.data or None, "data-dir": self.data_dir}
             for name, value in given.items():
                 if value is not None:
                     raise ValueError(f"resume goes on with a run as it was begun: leave out {name}, got {value}")
             run = open_run(self.resume, self.own_classes)
             return run, run.load_data()
         seed_everything(self.seed or 0)  # for a recipe that builds its model
-        config = find_recipe(self.recipe or DEFAULT)
+        config = self.with_data_of(find_recipe(self.recipe or DEFAULT))
         values = self.overrides(config) | read_settings(self.set)
         if self.out is None and "WORLD_SIZE" in os.environ:
             raise ValueError("out must be given when many processes work on one run, got none")
@@ -180,6 +187,20 @@ class Train(Imports, TrainingFlags):
         if is_first_process():
             print(said, file=sys.stderr)
         return replace(config, model=start.model, data=start.config), start.data
+
+    def with_data_of(self, config: "RunConfig") -> "RunConfig":
+        """The recipe with the data that was given, or with its own from another folder."""
+        from headwork.recipes import override, with_data
+
+        if self.data and self.data_dir is not None:
+            raise ValueError(f"give data or data-dir, not both, got {' and '.join(self.data)} and {self.data_dir}")
+        if self.data:
+            return with_data(config, self.data)
+        if self.data_dir is None:
+            return config
+        if not hasattr(config.data, "directory"):
+            raise ValueError(f"data-dir is for recipes with a data set of their own, got it for {config.name}")
+        return override(config, {"data.directory": str(self.data_dir.resolve())}, self.own_classes)
 
 
 def with_recipe(name: str) -> Train:

@@ -93,7 +93,10 @@ class Tokenizer:
         >>> tokenizer.decode(tokenizer.encode("hexe"))
         'he�e'
         """
-        alphabet = sorted(set().union(*texts) - set(SPECIAL))
+        characters = set[str]()
+        for text in texts:
+            characters.update(text)
+        alphabet = sorted(characters - set(SPECIAL))
         tokenizer = tokenizers.Tokenizer(
             models.BPE(_numbered(alphabet), [], unk_token=SPECIAL[cls.unknown], fuse_unk=False)
         )

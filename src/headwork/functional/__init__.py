@@ -2,6 +2,7 @@
 
 from headwork.functional.activations import gelu as gelu
 from headwork.functional.activations import gelu_tanh as gelu_tanh
+from headwork.functional.activations import relu2 as relu2
 from headwork.functional.additive import additive_scores as additive_scores
 from headwork.functional.attention import attention_scores as attention_scores
 from headwork.functional.attention import attention_weights as attention_weights

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.checks import check_positive, check_probability
+from headwork.functional.activations import relu2
 from headwork.functional.fused import fused_gelu, fused_gelu_tanh
 from headwork.functional.processor import check_products
 from headwork.layers.hook_point import HookPoint
@@ -15,6 +16,7 @@ from headwork.layers.linear import OneToken, affine, linear
 
 ACTIVATIONS: dict[choices.Activation, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
+    "relu2": relu2,
     "gelu": fused_gelu,
     "gelu_tanh": fused_gelu_tanh,
     "silu": nn.functional.silu,

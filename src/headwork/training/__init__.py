@@ -9,8 +9,11 @@ from headwork.training.config import SGD as SGD
 from headwork.training.config import AdamW as AdamW
 from headwork.training.config import Constant as Constant
 from headwork.training.config import Cosine as Cosine
+from headwork.training.config import Muon as Muon
 from headwork.training.config import RunConfig as RunConfig
 from headwork.training.config import TrainingConfig as TrainingConfig
+from headwork.training.config import WarmupStableDecay as WarmupStableDecay
+from headwork.training.fit import CLASSES_OF_DATA as CLASSES_OF_DATA
 from headwork.training.fit import VOCAB_OF_DATA as VOCAB_OF_DATA
 from headwork.training.fit import check_fit as check_fit
 from headwork.training.nonfinite import NonFiniteError as NonFiniteError

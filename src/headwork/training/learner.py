@@ -160,8 +160,9 @@ class Learner:
                     f"{name} must be {tuple(shape)} real numbers, got {tuple(tensor.shape)} {tensor.dtype}"
                 )
             state.setdefault(parameter, {})[key] = tensor
-        if len({frozenset(values) for values in state.values()}) > 1:
-            raise ValueError("every parameter must have the same kinds of state in the optimiser, got different ones")
+        for group in groups:
+            if len({frozenset(state[name]) for name in group["params"] if name in state}) > 1:
+                raise ValueError("the parameters of a group must have the same kinds of state, got different ones")
         set_optimizer_state_dict(
             self.model, self.optimiser, {"state": state, "param_groups": groups}, options=FROM_WHOLE
         )

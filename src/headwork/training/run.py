@@ -200,8 +200,8 @@ def _read_tokenizer(folder: Path, about: dict[str, Any], *, edited: bool) -> Any
 
 @unchanged_rng_states()
 def fingerprint(data: Dataset) -> str:
-    """A hash of how many examples each part has and of the first of them: enough to notice that it is other data."""
-    found = hashlib.sha256()
+    """A hash of how many examples each part has and of the first of them, and of the user's own files."""
+    found = hashlib.sha256((data.digest or "").encode())
     for name in SPLITS:
         part = getattr(data, name)
         found.update(f"{name} {len(part)}".encode())
