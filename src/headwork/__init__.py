@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwork import batches as batches
+    from headwork import checking as checking
     from headwork import choices as choices
     from headwork import convert as convert
     from headwork import data as data
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from headwork import storage as storage
     from headwork import tasks as tasks
     from headwork import training as training
+    from headwork.checking import check as check
     from headwork.hub import load as load
     from headwork.hub import save as save
     from headwork.inspection import ablate as ablate
@@ -43,6 +45,7 @@ __version__ = "0.2.0"
 
 _PACKAGES = (
     "batches",
+    "checking",
     "choices",
     "convert",
     "data",
@@ -65,6 +68,7 @@ _PACKAGES = (
 _FROM = {
     **dict.fromkeys(("ablate", "cost", "lens", "patch", "record", "trace"), "inspection"),
     **dict.fromkeys(("load", "save"), "hub"),
+    "check": "checking",
     "train": "training",
 }
 

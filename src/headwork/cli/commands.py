@@ -17,6 +17,7 @@ from tyro.extras import subcommand_cli_from_dict
 import headwork
 from headwork.checks import nearest
 from headwork.cli.accept import Accept
+from headwork.cli.check import Check
 from headwork.cli.compare import Compare
 from headwork.cli.convert import Convert
 from headwork.cli.generate import Generate
@@ -37,7 +38,7 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Callable[..., Command]] = {
     command.__name__.lower(): command
-    for command in (Train, Accept, Evaluate, Predict, Generate, Translate, Compare, Convert, Trace, Cost, Models, Lab)
+    for command in (Train, Accept, Evaluate, Predict, Generate, Translate, Compare, Convert, Trace, Cost, Models, Lab, Check)
 }
 
 
