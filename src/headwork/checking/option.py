@@ -88,7 +88,7 @@ class Subject:
         already: tuple[Mistake, ...] = (),
     ) -> Iterator[tuple[How, tuple[Mistake, ...]]]:
         """Every combination of conventions with so many mistakes, each of another option; or so many more than a base."""
-        may = facts.get("may")
+        may, gone = facts.get("may"), facts.get("not", ())
         for chosen in itertools.combinations(self.mistakes if mistakes is None else mistakes, n_mistakes):
             wrong: dict[str, object] = {m.option: m.value for m in chosen}
             if len(wrong) < n_mistakes or any(m.option in wrong for m in already):
@@ -98,7 +98,7 @@ class Subject:
                 continue
             options: dict[str, list[object]] = {}
             for convention in self.conventions:
-                if convention.option not in wrong and (may is None or convention.option in may):
+                if convention.option not in wrong and (may is None or convention.option in may) and (convention.option, convention.value) not in gone:
                     options.setdefault(convention.option, [None]).append(convention.value)
             for values in itertools.product(*options.values()):
                 how = {**{k: v for k, v in zip(options, values, strict=True) if v is not None}, **wrong}

@@ -221,6 +221,12 @@ class Worker:
             "buffers": {n: list(b.shape) for n, b in made.named_buffers()},
             "modules": {n: type(m).__name__ for n, m in made.named_modules()},
             "numbers": {n: v for n, v in vars(made).items() if isinstance(v, int | float) and not n.startswith("_")},
+            "inner": {
+                f"{n}.{k}": v
+                for n, m in made.named_modules()
+                for k, v in vars(m).items()
+                if n and isinstance(v, int) and not isinstance(v, bool) and "head" in k.lower() + "head" * (k in ("h", "nhead"))
+            },
             "settings": {
                 f"{n}.{k}": v
                 for n, m in made.named_modules()

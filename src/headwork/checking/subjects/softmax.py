@@ -92,6 +92,6 @@ def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
 
 
 SUBJECT = Subject(
-    name="softmax", title="softmax", pattern=r"(my_|stable_|naive_|row_|custom_|_)*soft_?(arg)?max(_\w+)?", mistakes=MISTAKES, conventions=(),
+    name="softmax", title="softmax", pattern=r"(my_|stable_|row_|custom_|_)*soft_?(arg)?max(_\w+)?", mistakes=MISTAKES, conventions=(),
     readings=readings, cases=cases, expected=expected, kinds=("function", "class", "instance"),
 )  # fmt: skip
