@@ -1,4 +1,4 @@
-"""Point it at somebody's attention code and be told what is wrong, in words: `hw.check(thing)`, `headwork check FILE.py`."""
+"""What is wrong with somebody's attention code, in words: `hw.check(thing)`, `headwork check FILE.py`."""
 
 from headwork.checking.entry import check as check
 from headwork.checking.entry import check_class as check_class

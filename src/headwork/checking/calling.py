@@ -9,57 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headwork.checking.names import ROLES, SIZES
 from headwork.checking.runner import As, Made, Program, ProgramError, Result
-
-ROLES: dict[str, str] = {
-    "q": r"q|qs|query|queries|xq|q_in|inputs?_q|query_states|q_heads|query_layer|decoder_hidden|qry|query_input|query_x",
-    "k": r"k|ks|keys?|xk|k_in|inputs?_k|key_states|key_layer|key_input|key_x|keys_in",
-    "v": r"v|vs|values?|xv|v_in|inputs?_v|value_states|value_layer|val|vals|value_input|value_x",
-    "mask": r".*mask.*|valid_lens?|lengths?|visible|keep|attend|allowed|attn_bias|bias_mask|padding|valid|hidden_positions",
-    "x": r"x|xs|inputs?|tensor|hidden_states|hidden|emb|embs|embedding|embeddings|h|src|tokens|seq|sequence|batch|data|in_|x_in|features|t|z|a|vec|feats|embedded|embedded_tokens|source|arr|logits|scores",
-    "memory": r"memory|mem|enc_out|encoder_out|encoder_outputs?|enc_outputs?|enc|encoded|context|kv|encoder_hidden_states|cond|cross|y|src_out|e_outputs|enc_x|x_kv|x_enc|encoder_x|src_enc|mem_in|xkv|x_k|other|x2|x_2|source_states|memory_bank|hidden_states_enc",
-    "dim": r"dim|axis",
-    "eps": r"eps|epsilon|e|layer_norm_eps|variance_epsilon",
-    "positions": r"pos|positions?|position_ids|token_positions|t_pos|idx|index|m|input_pos|start_pos|offset",
-    "image": r"x|img|image|images|imgs|pixels|pixel_values|inputs?|batch|tensor",
-    "ids": r"ids|idx|x|input_ids|tokens|inputs?|token_ids|in_idx|indices|src|source|seq|text|sentence|data|input_seq|inp",
-    "target": r"tgt|trg|target|targets|y|decoder_input|tgt_ids|trg_ids|dec_input|decoder_input_ids|dec_inputs|output_ids|labels",
-    "causal": r"is_causal|causal|autoregressive|use_causal_mask|masked|is_decoder|use_mask|look_ahead",
-    "dropout": r"drop.*|p|p_drop|.*dropout.*|attn_drop|pdrop|.*_pdrop|.*drop_?(rate|prob|out)?|p_dropout|attn_pdrop|prob",
-    "flag": r"return_.*|need_weights|output_attentions|.*weights?|verbose|debug|training|train|use_cache|get_weights|with_weights",
-    "scale": r"scale|scaling|temperature|scale_factor|d_k|dk|d|head_dim|d_head|dim_k|beta",
-}
-"""Names that people give to arguments, as regular expressions of the whole name, in lower case."""
-
-SIZES: dict[str, str] = {
-    "d_model": r"d_model|d|dim|emb(ed)?(ding)?_?(dim|size|s)?|hidden(_?size|_?dim)?|embed_dim|n_embd|model_dim|d_in|input_dim|in_dim|features|size|dmodel|width|channels|emb|e|d_emb|dim_model|input_size|in_features|hid_dim|embedding_size|embed_size|d_hidden|model_size|dims|normalized_shape|n_state|d_embed|embd_dim|dimension|d_input|k|embedding_dimension|embeddings?|ndim|feature_dim|num_features|hidden_features|n_hidden|num_hiddens|query_size|key_size|value_size|embd_size|n_embed|n_feat|dim_embed|layer_size|layer_dim|d_x",
-    "d_out": r"d_out|output_dim|out_dim|out_features|output_size|hidden_out|dim_out",
-    "n_heads": r"n_?heads?|num_?heads?|heads?|h|nhead|num_attention_heads|n_attn_heads|number_of_heads|attention_heads|n_h|nb_heads|head_num|heads_num|num_attn_heads|nh|head_count|head",
-    "n_kv_heads": r"n_?kv_?heads?|num_?(kv|key_value)_?heads?|num_kv_groups|kv_heads|n_groups|num_query_groups|n_query_groups",
-    "d_head": r"d_k|d_v|head_(dim|size|width)|dim_head|d_head|dk|dv|d_q|dq|dim_k|dim_v|dim_q|attn_dim|head_dims?|d_qk|kdim|vdim|attention_head_size|dim_heads",
-    "d_ff": r"d_ff|dff|ff(n)?_?(dim|size|hidden|hidden_dim|width)?|hidden_dim|d_hidden|mlp_dim|d_inner|d_hid|inner_dim|intermediate_size|dim_feedforward|feedforward_dim|d_mlp|pf_dim|hidden|ffn_hidden|n_inner|ffn_num_hiddens|feed_forward_dim|hidden_size|hidden_features|mlp_hidden|dim_ff|n_hidden|inner_size|ff_hidden_size|d_feedforward|hid_dim|ff_inner",
-    "ratio": r"mlp_ratio|expansion(_factor)?|forward_expansion|mult|ff_mult|widening_factor|ratio|mlp_mult|expand|factor|ff_ratio",
-    "n_tokens": r"max_?(seq)?_?(len|length|positions?|context|tokens|sequence_length)|context_(length|size|window|len)|block_size|seq_?(len|length|size)|sequence_length|max_position_embeddings|n_(ctx|positions|tokens)|ctx(_len|_size)?|n|T|t|length|max_seq_length|max_length|num_(tokens|positions|steps)|num_patches|size|seq|maxlen|n_pos|window|l|position|positions|n_seq|max_time|max_pos|n_tok|num_pos|max_t|seq_length|src_len|tgt_len|sz|n_position|sent_len",
-    "n_layers": r"n_?layers?|num_?layers?|depth|layers|N|n_blocks|num_blocks|num_hidden_layers|n|n_encoder_layers|n_decoder_layers|num_(encoder|decoder)_layers|blocks|enc_layers|dec_layers|num_transformer_layers",
-    "vocab": r"(\w*_)?vocab(_?size|_?len)?|n_vocab|num_tokens|ntoken|vocabulary_size|src_vocab.*|tgt_vocab.*|trg_vocab.*|num_embeddings|n_tokens|input_vocab_size|output_dim|input_dim|n_words|source_vocab|target_vocab|(src|trg|tgt|enc|dec)_voc(ab)?_size|voc_size|n_(src|trg|tgt)_vocab|src_(size|n_tokens)|(target|input)_size",
-    "n_classes": r"n_?class(es)?|num_?class(es)?|n_out|num_labels|out_dim|output_dim|n_labels|classes|n_outputs|output_size",
-    "image": r"im(age|g)_?(size|dim|width|height|shape|sz)?|input_size|img|height|width|image_resolution|input_resolution|resolution|h|w",
-    "patch": r"patch(_?size|_?dim|_?width|_?height|es|_?sz)?|p|kernel_size|patch_len",
-    "n_channels": r"(in_|n_|num_)?(chan(nel)?s?|chans|ch|c)|input_channels|in_ch|num_chans|nc|img_channels|image_channels",
-    "dropout": r"drop.*|p|p_drop|.*dropout.*|attn_drop|pdrop|.*_pdrop|.*drop_?(rate|prob|out)?|prob",
-    "bias": r"(qkv_|use_|attn_|attention_|o_|out_|proj_)?bias(es)?|qkv_bias|add_bias",
-    "causal": r"(is_|use_)?causal(_mask)?|mask(ed|ing)?|autoregressive|is_decoder|use_mask|look_ahead|with_mask",
-    "temperature": r"temperature|temp|scale|scaling|scale_factor",
-    "eps": r"eps|epsilon|.*norm_eps|variance_epsilon",
-    "base": r"theta|base|rope_theta|rotary_base|n|freq_base|rope_base|frequency",
-    "pad": r"(\w*_)?pad(_?idx|_?id|_?token(_id)?|_?index|_?i)?|padding_idx",
-    "activation": r"act(ivation)?(_?fn|_?func(tion)?|_?layer)?|hidden_act|nonlinearity",
-    "device": r"device",
-    "dtype": r"dtype",
-    "norm_first": r"norm_first|pre_?norm|normalize_before|prenorm|is_pre_?norm|pre_ln",
-    "pooling": r"pool(ing)?(_type)?|global_pool",
-}
-"""Names of sizes in constructors, likewise."""
 
 
 def role_of(name: str, wanted: Sequence[str], names: Mapping[str, str] = ROLES) -> str | None:
@@ -210,29 +161,6 @@ def pick(result: Result, shape: Sequence[int], *, attributes: bool = False) -> t
 
 # Masks -----------------------------------------------------------------------------------------------------------
 
-ROLES.update(
-    n=SIZES["n_tokens"],
-    n_key=r"n_?keys?|k_len|key_len(gth)?|klen|key_length|kv_len|src_len|m",
-    d=SIZES["d_model"] + "|d_k|d_head|head_dim",
-    n_heads=SIZES["n_heads"] + "|n",
-    patch=SIZES["patch"],
-    base=SIZES["base"],
-    weight=r"weight|gamma|scale|g|w|gain|a|alpha",
-    bias=r"bias|beta|shift|b|offset",
-    temperature=r"temperature|temp|t|tau|beta|T",
-    lengths=r"lengths?|lens?|valid_lens?|seq_lens?|sizes?",
-    pad=SIZES["pad"],
-    radius=r"radius|window(_size)?|w|width|size|k|band(width)?|half_?width|r",
-    cos=r"cos(ines?)?|freqs_cos|cos_cached|cos_table",
-    sin=r"sin(es?)?|freqs_sin|sin_cached|sin_table",
-    freqs=r"freqs?(_cis|_complex)?|rope_cache|rotations?",
-    centre=r"cent(re|er)s?|delta|shifts?|attention_centers?|mu|offsets?|mean",
-    alpha=r"alphas?|precision|sharpness|spread|sigma|inv_covariance|attention_spreads?",
-    rows=r"rows?|n_rows|height|h",
-    columns=r"columns?|cols?|n_columns|n_cols|width|w",
-    targets=r"targets?|labels?|y|tgt|ids|input_ids|tokens|gold|trg|target_ids|x",
-    logits=r"logits?|preds?|predictions?|outputs?|y_hat|scores|out",
-)
 
 MEANINGS: dict[str, str] = {
     "True = may attend": "keep",
@@ -324,7 +252,15 @@ def constructor_values(
 ) -> Iterator[tuple[list[Any], dict[str, Any], tuple[str, ...]]]:
     """Arguments for the constructor of a class, from its names for sizes; configs, dicts and globals as well."""
     parameters = [p for p in candidate.facts.get("init") or [] if p["kind"] not in ("VAR_POSITIONAL", "VAR_KEYWORD")]
-    usual = {"dropout": candidate.dropout, "bias": True, "device": None, "dtype": None, "pad": 0, "activation": None, **(defaults or {})}
+    usual = {
+        "dropout": candidate.dropout,
+        "bias": True,
+        "device": None,
+        "dtype": None,
+        "pad": 0,
+        "activation": None,
+        **(defaults or {}),
+    }
     yield from _constructor_values(candidate, parameters, {**usual, **sizes})
 
 
@@ -348,7 +284,9 @@ def _constructor_values(
                 unknown.append(name)
             continue
         value = sizes[role]
-        if p["optional"] and (value is None or role in ("bias", "base", "activation", "pad", "d_head", "norm_first", "pooling", "causal")):
+        if p["optional"] and (
+            value is None or role in ("bias", "base", "activation", "pad", "d_head", "norm_first", "pooling", "causal")
+        ):
             continue
         if role == "dropout" and p["optional"] and p["default"] is None:
             continue
@@ -365,13 +303,22 @@ def _constructor_values(
         yield [], kwargs, tuple(kwargs)
         return
     used = {role_of(n, [r for r in sizes if r in SIZES], SIZES) for n in kwargs}
-    pool = [r for r in ("d_model", "n_heads", "d_head", "d_ff", "n_tokens", "n_layers", "vocab") if r in sizes and r not in used]
+    pool = [
+        r
+        for r in ("d_model", "n_heads", "d_head", "d_ff", "n_tokens", "n_layers", "vocab")
+        if r in sizes and r not in used
+    ]
     for order in itertools.islice(itertools.permutations(pool, len(unknown)), 60):
         yield [], {**kwargs, **{n: sizes[r] for n, r in zip(unknown, order, strict=True)}}, order
 
 
 def _is_config(p: Mapping[str, Any]) -> bool:
-    return bool(re.fullmatch(r"(\w*_)?(config|cfg|conf|args|params|hparams|opt|options|hyperparams|model_args|hp|settings)", p["name"].lower()))
+    return bool(
+        re.fullmatch(
+            r"(\w*_)?(config|cfg|conf|args|params|hparams|opt|options|hyperparams|model_args|hp|settings)",
+            p["name"].lower(),
+        )
+    )
 
 
 def make_config(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, Any]) -> Any:
@@ -400,11 +347,15 @@ def make_config(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, 
         elif key not in values:
             values[key] = False if re.match(r"use_|is_|flash|return_|tie|do_|with_", key) else None
     if fields:
-        return As("new", p["annotation"].strip("'\""), {k: v for k, v in values.items() if k in fields and (v is not None)})
+        return As(
+            "new", p["annotation"].strip("'\""), {k: v for k, v in values.items() if k in fields and (v is not None)}
+        )
     return As("config", values) if values else None
 
 
-def make(candidate: Candidate, sizes: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Iterator[tuple[Made, dict[str, Any]]]:
+def make(
+    candidate: Candidate, sizes: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> Iterator[tuple[Made, dict[str, Any]]]:
     """Every way to construct the candidate that does not fail, with what was passed; an object is given already."""
     if candidate.kind == "instance":
         yield Made(candidate.program, candidate.facts["made"]), {}

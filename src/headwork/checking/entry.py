@@ -5,18 +5,18 @@ import inspect
 import re
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from headwork.checking import finding, judging, runner
+from headwork.checking import finding, runner
 from headwork.checking.calling import Candidate
 from headwork.checking.invariants import Broken, broken
 from headwork.checking.judging import Evidence, Explanation, explain, gather
-from headwork.checking.option import Mistake, Subject
+from headwork.checking.option import Mistake
 from headwork.checking.pointing import find_line
 from headwork.checking.report import Finding, Report
 from headwork.checking.runner import ForkServer, Program, ProgramDiedError, ProgramError, Walls
@@ -113,18 +113,31 @@ def check_file(
         forks = server or stack.enter_context(ForkServer())
         reports = _check_source(source, path, name, subject, hints, walls, forks, seed, shown or path.name, double=True)
         if any(_wants_single(r) for r in reports):
-            again = _check_source(source, path, name, subject, hints, walls, forks, seed, shown or path.name, double=False)
+            again = _check_source(
+                source, path, name, subject, hints, walls, forks, seed, shown or path.name, double=False
+            )
             reports = [b if _wants_single(a) else a for a, b in zip(reports, again, strict=True)]
         return reports
 
 
 def _wants_single(report: Report) -> bool:
     """Whether it could not run in double precision, or agreed with nothing there."""
-    return report.verdict in ("failed", "unknown") and bool(re.search(r"(?i)dtype|double|float|scalar type", report.sentence))
+    return report.verdict in ("failed", "unknown") and bool(
+        re.search(r"(?i)dtype|double|float|scalar type", report.sentence)
+    )
 
 
 def _check_source(
-    source: str, path: Path, name: str | None, subject: str | None, hints: int, walls: Walls, forks: ForkServer, seed: int | None, shown: str, double: bool
+    source: str,
+    path: Path,
+    name: str | None,
+    subject: str | None,
+    hints: int,
+    walls: Walls,
+    forks: ForkServer,
+    seed: int | None,
+    shown: str,
+    double: bool,
 ) -> list[Report]:
     program, facts = _load(source, path, walls, forks, seed, double)
     try:
@@ -134,11 +147,18 @@ def _check_source(
 
             missing = _missing(facts)
             if re.search(rf"(?m)^\s*(def|class)\s+{re.escape(name)}\b", source):
-                return [Report(shown, name, "", "failed", f"{name} could not be defined: {missing or 'its definition failed'}.")]
+                return [
+                    Report(
+                        shown, name, "", "failed", f"{name} could not be defined: {missing or 'its definition failed'}."
+                    )
+                ]
             raise ValueError(f"{path} has no {name!r}{nearest(name, facts['names'])}")
         guessed = False
         if not found and subject is not None:
-            found = [finding.Found(n, tuple(s for s in SUBJECTS if s.name == subject and f["kind"] in s.kinds)) for n, f in facts["names"].items()]
+            found = [
+                finding.Found(n, tuple(s for s in SUBJECTS if s.name == subject and f["kind"] in s.kinds))
+                for n, f in facts["names"].items()
+            ]
             found = [f for f in found if f.subjects]
             guessed = True
         elif not found:
@@ -173,9 +193,12 @@ def _with_notes(report: Report, notes: Sequence[str]) -> Report:
     return replace(report, notes=(*report.notes, *notes))
 
 
-def _load(source: str, path: Path, walls: Walls, forks: ForkServer, seed: int | None, double: bool) -> tuple[Program, dict[str, Any]]:
+def _load(
+    source: str, path: Path, walls: Walls, forks: ForkServer, seed: int | None, double: bool
+) -> tuple[Program, dict[str, Any]]:
     folder = path.resolve().parent
-    package, root = [], folder
+    package: list[str] = []
+    root = folder
     while (root / "__init__.py").exists():
         package.insert(0, root.name)
         root = root.parent
@@ -185,7 +208,9 @@ def _load(source: str, path: Path, walls: Walls, forks: ForkServer, seed: int | 
     if seed is not None:
         program.first_seed = seed
     try:
-        return program, program.load(source, str(path), paths, ".".join(package) or (folder.name if not walls.untrusted else ""))
+        return program, program.load(
+            source, str(path), paths, ".".join(package) or (folder.name if not walls.untrusted else "")
+        )
     except (ProgramError, ProgramDiedError):
         program.close()
         raise
@@ -206,16 +231,31 @@ def _missing(facts: dict[str, Any]) -> str:
     return "; ".join(f"line {s['line']}: {_words(s)}" for s in facts["skipped"][:2])
 
 
-def check_class(folder: Path, *, subject: str | None = None, name: str | None = None, walls: Walls = Walls(), seed: int | None = None) -> Iterator[tuple[str, list[Report]]]:
+def check_class(
+    folder: Path,
+    *,
+    subject: str | None = None,
+    name: str | None = None,
+    walls: Walls = Walls(),
+    seed: int | None = None,
+) -> Iterator[tuple[str, list[Report]]]:
     """Every submission of a folder: a .py file, a notebook, or a folder with one of either; a row for each."""
     if not folder.is_dir():
         raise ValueError(f"class must be a folder of submissions, got {folder}")
-    submissions = sorted(p for p in folder.iterdir() if p.suffix in (".py", ".ipynb") or (p.is_dir() and not p.name.startswith((".", "__"))))
+    submissions = sorted(
+        p
+        for p in folder.iterdir()
+        if p.suffix in (".py", ".ipynb") or (p.is_dir() and not p.name.startswith((".", "__")))
+    )
     if not submissions:
         raise ValueError(f"class must be a folder with .py files, notebooks or folders of them, got {folder}")
     with ForkServer() as forks:
         for submission in submissions:
-            files = [submission] if submission.is_file() else sorted(p for p in submission.rglob("*") if p.suffix in (".py", ".ipynb"))
+            files = (
+                [submission]
+                if submission.is_file()
+                else sorted(p for p in submission.rglob("*") if p.suffix in (".py", ".ipynb"))
+            )
             reports: list[Report] = []
             for file in files:
                 try:
@@ -225,11 +265,15 @@ def check_class(folder: Path, *, subject: str | None = None, name: str | None = 
                         reports.append(Report(file.name, submission.name, "", "failed", str(error)))
                 except (ProgramDiedError, ProgramError) as error:
                     reports.append(Report(file.name, submission.name, "", "failed", f"It could not run: {error}."))
-            yield submission.name, reports or [Report(submission.name, submission.name, "", "failed", "Nothing was found to check.")]
+            yield (
+                submission.name,
+                reports or [Report(submission.name, submission.name, "", "failed", "Nothing was found to check.")],
+            )
 
 
 def judge(candidate: Candidate, found: finding.Found, hints: int = 3) -> Report:
     """The subject that explains a candidate best, as a report."""
+    candidate.program.errors.clear()
     best: tuple[float, Evidence, Explanation | None] | None = None
     problem: ProgramError | ProgramDiedError | None = None
     start = time.monotonic()
@@ -245,7 +289,9 @@ def judge(candidate: Candidate, found: finding.Found, hints: int = 3) -> Report:
                 break
             continue
         problem = evidence.error or problem
-        rank = (3.0 if not evidence.readings else 2.5 if explanation is None else len(explanation.mistakes) * 0.9) + 0.01 * i
+        rank = (
+            3.0 if not evidence.readings else 2.5 if explanation is None else len(explanation.mistakes) * 0.9
+        ) + 0.01 * i
         if best is None or rank < best[0]:
             best = (rank, evidence, explanation)
         if explanation is not None and not explanation.mistakes:
@@ -258,8 +304,17 @@ def judge(candidate: Candidate, found: finding.Found, hints: int = 3) -> Report:
         return _could_not_run(candidate, found, error, hints)
 
 
-def _could_not_run(candidate: Candidate, found: finding.Found, problem: ProgramError | ProgramDiedError | None, hints: int) -> Report:
+def _could_not_run(
+    candidate: Candidate, found: finding.Found, problem: ProgramError | ProgramDiedError | None, hints: int
+) -> Report:
     subject = found.subjects[0].title if found.sure and found.subjects else ""
+    if problem is None and candidate.program.errors:
+        of_names = [
+            e
+            for e in candidate.program.errors
+            if e.kind in ("NameError", "AttributeError", "ImportError", "ModuleNotFoundError")
+        ]
+        problem = (of_names or candidate.program.errors)[0]
     if isinstance(problem, ProgramError):
         line = f" (line {problem.line})" if problem.line else ""
         sentence = _problem_words(problem) + line
@@ -270,8 +325,19 @@ def _could_not_run(candidate: Candidate, found: finding.Found, problem: ProgramE
         sentence = f"It could not run: {problem}"
     else:
         arguments = ", ".join(p["name"] for p in candidate.parameters)
-        sentence = f"It could not be called: its arguments ({arguments}) were not understood; --as SUBJECT says what it is"
-    return Report(candidate.filename, candidate.name, subject, "failed", sentence + ".", line=candidate.facts.get("line"), hints=hints, seed=candidate.program.first_seed)
+        sentence = (
+            f"It could not be called: its arguments ({arguments}) were not understood; --as SUBJECT says what it is"
+        )
+    return Report(
+        candidate.filename,
+        candidate.name,
+        subject,
+        "failed",
+        sentence + ".",
+        line=candidate.facts.get("line"),
+        hints=hints,
+        seed=candidate.program.first_seed,
+    )
 
 
 def _problem_words(problem: ProgramError) -> str:
@@ -288,7 +354,9 @@ def _problem_words(problem: ProgramError) -> str:
     return f"It could not run: {problem}"
 
 
-def _report(candidate: Candidate, found: finding.Found, evidence: Evidence, explanation: Explanation | None, hints: int) -> Report:
+def _report(
+    candidate: Candidate, found: finding.Found, evidence: Evidence, explanation: Explanation | None, hints: int
+) -> Report:
     subject = evidence.subject
     faults = broken(candidate, evidence, explanation)
     notes = [b.sentence for b in faults if b.mild]
@@ -300,22 +368,48 @@ def _report(candidate: Candidate, found: finding.Found, evidence: Evidence, expl
     if explanation is None:
         if hard:
             findings = tuple(_of_broken(candidate, b) for b in hard)
-            return Report(verdict="wrong", sentence=findings[0].sentence, findings=findings, read_as=read_as, notes=tuple(notes), certainty="it agrees with no known mistake; this holds for every right program", **common)
+            return Report(
+                verdict="wrong",
+                sentence=findings[0].sentence,
+                findings=findings,
+                read_as=read_as,
+                notes=tuple(notes),
+                certainty="it agrees with no known mistake; this holds for every right program",
+                **common,
+            )
         if subject.strict and found.sure:
             sentence = f"This is not {subject.title}, and no mistake that is known gives its numbers."
             finding_ = Finding("unexplained", sentence, ("Compare with the definition.", "Which step differs?"), None)
-            return Report(verdict="wrong", sentence=sentence, findings=(finding_,), read_as=read_as, notes=tuple(notes), case=_case_of_evidence(evidence), **common)
+            return Report(
+                verdict="wrong",
+                sentence=sentence,
+                findings=(finding_,),
+                read_as=read_as,
+                notes=tuple(notes),
+                case=_case_of_evidence(evidence),
+                **common,
+            )
         sentence = f"It is not known what this is: it agrees neither with {subject.title} nor with a mistake that is known (it may be another architecture)."
         return Report(verdict="unknown", sentence=sentence, read_as=read_as, notes=tuple(notes), **common)
     mistakes = list(explanation.mistakes)
     if re.search(r"(?i)causal|masked", candidate.name) and _sees_the_future(explanation):
         mistakes.append(NO_CAUSAL)
-    findings = (*(_of_mistake(candidate, m) for m in mistakes), *(_of_broken(candidate, b) for b in hard if not mistakes))
+    findings = (
+        *(_of_mistake(candidate, m) for m in mistakes),
+        *(_of_broken(candidate, b) for b in hard if not mistakes),
+    )
     read_as = (*read_as, *subject.said(explanation.how))
     notes += _other_notes(explanation)
     if not findings:
         sentence = f"Right: equal to {subject.title} {'to 1e-7' if explanation.exact else 'to 3e-5 (it computes in single precision somewhere)'} on {explanation.n_inputs} random inputs."
-        return Report(verdict="right", sentence=sentence, read_as=read_as, notes=tuple(notes), certainty="not looked at: half precision, speed, training", **common)
+        return Report(
+            verdict="right",
+            sentence=sentence,
+            read_as=read_as,
+            notes=tuple(notes),
+            certainty="not looked at: half precision, speed, training",
+            **common,
+        )
     certainty = f"certain: agrees with {'that mistake' if len(findings) == 1 else 'these mistakes together'} on {explanation.n_inputs} of {explanation.n_inputs} inputs, and with nothing else known"
     if explanation.others:
         others = " or ".join(" and ".join(m.sentence for m in o) for o in explanation.others[:2])
@@ -324,7 +418,16 @@ def _report(candidate: Candidate, found: finding.Found, evidence: Evidence, expl
         certainty = "its numbers are right in one call; this is not"
     case = smallest_case(explanation) if mistakes else None
     shown = None if case is None else (case[0], numbers(case[1]), numbers(case[2]))
-    return Report(verdict="wrong", sentence=findings[0].sentence, findings=findings, read_as=read_as, notes=tuple(notes), certainty=certainty, case=shown, **common)
+    return Report(
+        verdict="wrong",
+        sentence=findings[0].sentence,
+        findings=findings,
+        read_as=read_as,
+        notes=tuple(notes),
+        certainty=certainty,
+        case=shown,
+        **common,
+    )
 
 
 def _sees_the_future(explanation: Explanation) -> bool:
@@ -356,4 +459,10 @@ def _of_mistake(candidate: Candidate, mistake: Mistake) -> Finding:
 
 def _of_broken(candidate: Candidate, fault: Broken) -> Finding:
     line = find_line(candidate.source, candidate.name, fault.point) if candidate.source else None
-    return Finding(fault.name, fault.sentence, ("An invariant is broken.", "What should not change the result, and does?"), line, fault.claim)
+    return Finding(
+        fault.name,
+        fault.sentence,
+        ("An invariant is broken.", "What should not change the result, and does?"),
+        line,
+        fault.claim,
+    )

@@ -4,6 +4,7 @@ Written for reading beside a student's code, not for speed: plain products in fl
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -169,7 +170,8 @@ def multi_head(
         k, v = (t.repeat(1, times, 1, 1) if tiled else t.repeat_interleave(times, 1) for t in (k, v))
     if how.get("split") == "heads as tokens":  # attention between the heads of one token
         inner = {key: value for key, value in how.items() if key in ("scale", "softmax")}
-        mixed = attention(*(t.transpose(1, 2) for t in (q, k, v)), None, inner, x.shape[-1]).transpose(1, 2)
+        tokens = [t.transpose(1, 2) for t in (q, k, v)]
+        mixed = attention(tokens[0], tokens[1], tokens[2], None, inner, x.shape[-1]).transpose(1, 2)
     else:
         mixed = attention(q, k, v, visible, how, x.shape[-1])
     joined = join(mixed, how)
@@ -231,14 +233,20 @@ def turn(q: Tensor, k: Tensor, v: Tensor, how: How, facts: Any) -> tuple[Tensor,
 
 
 def norm(x: Tensor, w: Weights, name: str, how: How) -> Tensor:
-    weight, bias, eps = w.get(f"{name}.weight"), w.get(f"{name}.bias"), w.get(f"{name}.eps", w.get("eps", 1e-5))
+    weight, bias = w.get(f"{name}.weight"), w.get(f"{name}.bias")
+    eps: float = w.get("eps", 1e-5)
     kind = w.get("norm_kind", "layer")
     return rms_norm(x, weight, eps, how) if kind == "rms" else layer_norm(x, weight, bias, eps, how)
 
 
 def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, how: How) -> Tensor:
     """`(x - mean) / sqrt(var + eps) * weight + bias`, over the last axis."""
-    axes = {"tokens": (-2,), "batch": (0,), "all but the batch": tuple(range(1, x.ndim)), "everything": tuple(range(x.ndim))}
+    axes = {
+        "tokens": (-2,),
+        "batch": (0,),
+        "all but the batch": tuple(range(1, x.ndim)),
+        "everything": tuple(range(x.ndim)),
+    }
     axis = axes.get(str(how.get("axis")), (-1,))
     form = how.get("form")
     mean = x.mean(axis, keepdim=True)
@@ -285,7 +293,12 @@ def affine(normal: Tensor, weight: Tensor | None, bias: Tensor | None, how: How)
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float, how: How) -> Tensor:
     """`x / sqrt(mean(x^2) + eps) * weight`, over the last axis."""
-    axes = {"tokens": (-2,), "batch": (0,), "all but the batch": tuple(range(1, x.ndim)), "everything": tuple(range(x.ndim))}
+    axes = {
+        "tokens": (-2,),
+        "batch": (0,),
+        "all but the batch": tuple(range(1, x.ndim)),
+        "everything": tuple(range(x.ndim)),
+    }
     axis = axes.get(str(how.get("axis")), (-1,))
     form = how.get("form")
     square = x.square().mean(axis, keepdim=True)
@@ -335,7 +348,7 @@ def gelu(x: Tensor, how: How) -> Tensor:
     }[form]()
 
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu": lambda x: gelu(x, {}),
     "gelu tanh": lambda x: gelu(x, {"form": "tanh"}),
@@ -370,7 +383,9 @@ def feed_forward(x: Tensor, w: Weights, how: How) -> Tensor:
         hidden = gate * up
     else:
         hidden = up if place in ("before", "after") else act(up)
-    out = linear(hidden, {k: t for k, t in w.items() if how.get("bias") != "second missing" or k != "down.bias"}, "down")
+    out = linear(
+        hidden, {k: t for k, t in w.items() if how.get("bias") != "second missing" or k != "down.bias"}, "down"
+    )
     out = act(out) if place in ("after", "twice") else out
     return wrap(x, out, w, how)
 

@@ -10,8 +10,16 @@ from typing import Any
 
 from headwork.checking.option import Subject
 
-OTHER_FRAMEWORKS = {"tensorflow": "TensorFlow", "keras": "Keras", "jax": "JAX", "flax": "Flax", "mxnet": "MXNet", "paddle": "Paddle", "mindspore": "MindSpore"}
-NOT_CANDIDATES = r"test.*|.*(_test|dataset|tokenizer|trainer|config|args|scheduler|optimizer|loader|configuration|error)|main|train.*|plot.*|show.*|visual.*|run.*|load.*|save.*|get_(data|batch).*|clones?|evaluate.*|generate.*|__.*|.*(_example|_demo|_usage)"
+OTHER_FRAMEWORKS = {
+    "tensorflow": "TensorFlow",
+    "keras": "Keras",
+    "jax": "JAX",
+    "flax": "Flax",
+    "mxnet": "MXNet",
+    "paddle": "Paddle",
+    "mindspore": "MindSpore",
+}
+NOT_CANDIDATES = r"test.*|.*(_test|dataset|tokenizer|trainer|config|args|scheduler|optimizer|loader|configuration|error)|main|train.*|plot.*|show.*|visual.*|run.*|load.*|save.*|get_(data|batch).*|clones?|evaluate.*|generate.*|__.*|.*(_example|_demo|_usage)|(transformer|token|input|word|encoder|decoder|bert)_?embeddings?|.*(_block_list|_wrapper_base)"
 
 
 class UnreadableError(ValueError):
@@ -61,7 +69,13 @@ def check_framework(path: Path, tree: ast.Module) -> None:
     imported = {
         n.split(".")[0]
         for s in ast.walk(tree)
-        for n in ([a.name for a in s.names] if isinstance(s, ast.Import) else [s.module or ""] if isinstance(s, ast.ImportFrom) else [])
+        for n in (
+            [a.name for a in s.names]
+            if isinstance(s, ast.Import)
+            else [s.module or ""]
+            if isinstance(s, ast.ImportFrom)
+            else []
+        )
     }
     others = [OTHER_FRAMEWORKS[name] for name in OTHER_FRAMEWORKS if name in imported]
     if others and "torch" not in imported:
@@ -89,7 +103,13 @@ def read_notebook(path: Path, text: str) -> str:
     return "\n\n".join(programs) + "\n"
 
 
-def find(names: Mapping[str, Any], source: str, subjects: Sequence[Subject], wanted: str | None = None, as_: str | None = None) -> list[Found]:
+def find(
+    names: Mapping[str, Any],
+    source: str,
+    subjects: Sequence[Subject],
+    wanted: str | None = None,
+    as_: str | None = None,
+) -> list[Found]:
     """The candidates of a program, in the order of the file."""
     said = comments(source)
     found = []

@@ -34,7 +34,12 @@ def broken(candidate: Candidate, evidence: Evidence, explanation: Explanation | 
     else:
         return []
     found: list[Broken] = []
-    checks: list[Callable[[Candidate, Subject, Reading], Iterator[Broken]]] = [made_in_forward, repeatable, batch, finite]
+    checks: list[Callable[[Candidate, Subject, Reading], Iterator[Broken]]] = [
+        made_in_forward,
+        repeatable,
+        batch,
+        finite,
+    ]
     if explanation is None:
         checks.append(future)
     checks.append(gradients)
@@ -59,7 +64,7 @@ def repeatable(candidate: Candidate, subject: Subject, reading: Reading) -> Iter
     readings = [reading]
     if candidate.kind == "class":
         shaky = replace(candidate, dropout=0.5)
-        readings += [r for r in _like(subject, shaky, reading)]
+        readings += list(_like(subject, shaky, reading))
     for one in readings:
         first = _output(one, case)
         candidate.program.seed = 1
@@ -97,7 +102,11 @@ def batch(candidate: Candidate, subject: Subject, reading: Reading) -> Iterator[
             t[1] = t[1] * 0.5 - 1 if t.is_floating_point() else t[1].flip(-1)
     after = _output(reading, other)
     if not torch.allclose(before[0].nan_to_num(), after[0].nan_to_num(), atol=1e-5, rtol=1e-5):
-        yield Broken("example 0 changes with example 1", "Example 1 of the batch changes the result of example 0: something runs over the batch.", ("softmax", "mean", "split"))
+        yield Broken(
+            "example 0 changes with example 1",
+            "Example 1 of the batch changes the result of example 0: something runs over the batch.",
+            ("softmax", "mean", "split"),
+        )
 
 
 BATCHED = ("x", "q", "k", "v", "memory", "values", "image", "ids", "target")
@@ -105,7 +114,11 @@ BATCHED = ("x", "q", "k", "v", "memory", "values", "image", "ids", "target")
 
 def finite(candidate: Candidate, subject: Subject, reading: Reading) -> Iterator[Broken]:
     if not bool(_output(reading, subject.cases(reading, 0)).isfinite().all()):
-        yield Broken("not finite", "The result has NaN or infinite numbers, although every query sees something.", ("mask", "softmax", "root"))
+        yield Broken(
+            "not finite",
+            "The result has NaN or infinite numbers, although every query sees something.",
+            ("mask", "softmax", "root"),
+        )
 
 
 def future(candidate: Candidate, subject: Subject, reading: Reading) -> Iterator[Broken]:
@@ -123,9 +136,16 @@ def future(candidate: Candidate, subject: Subject, reading: Reading) -> Iterator
         other[key] = case[key].clone()
         other[key][:, j] = (other[key][:, j] + 1) % 7 if key == "ids" else other[key][:, j] + 1
         after = _output(reading, other)
-        changed = [i for i in range(min(j, before.shape[1])) if not torch.allclose(before[:, i], after[:, i], atol=1e-6)]
+        changed = [
+            i for i in range(min(j, before.shape[1])) if not torch.allclose(before[:, i], after[:, i], atol=1e-6)
+        ]
         if changed:
-            yield Broken("the future is seen", f"Position {changed[-1]} sees position {j}: the future is not hidden.", ("causal", "mask", "softmax"), "causal-mask-leaks-nothing")
+            yield Broken(
+                "the future is seen",
+                f"Position {changed[-1]} sees position {j}: the future is not hidden.",
+                ("causal", "mask", "softmax"),
+                "causal-mask-leaks-nothing",
+            )
             return
 
 
@@ -140,9 +160,16 @@ def gradients(candidate: Candidate, subject: Subject, reading: Reading) -> Itera
     # The bias of the keys shifts all scores of a query alike: its gradient is zero in a right program.
     dead = [n for n in dead if not re.search(r"(?i)(k|key|keys|qkv|in_proj|c_attn)\w*[._]?b(ias)?$", n)]
     if dead and len(dead) == len(grads):
-        yield Broken("no gradient", "No parameter gets a gradient: the result is detached from the graph.", ("detach", "return"))
+        yield Broken(
+            "no gradient", "No parameter gets a gradient: the result is detached from the graph.", ("detach", "return")
+        )
     elif dead:
-        yield Broken("no gradient", f"{', '.join(dead[:3])} {'gets' if len(dead) == 1 else 'get'} no gradient: never trained.", ("detach", "qkv", "return"), mild=True)
+        yield Broken(
+            "no gradient",
+            f"{', '.join(dead[:3])} {'gets' if len(dead) == 1 else 'get'} no gradient: never trained.",
+            ("detach", "qkv", "return"),
+            mild=True,
+        )
 
 
 def made_in_forward(candidate: Candidate, subject: Subject, reading: Reading) -> Iterator[Broken]:
@@ -155,6 +182,13 @@ def made_in_forward(candidate: Candidate, subject: Subject, reading: Reading) ->
             for method in node.body:
                 if isinstance(method, ast.FunctionDef) and method.name in ("forward", "__call__"):
                     for call in ast.walk(method):
-                        if isinstance(call, ast.Call) and re.fullmatch(r"(torch\.)?nn\.(Linear|Embedding|Conv[12]d|Parameter|MultiheadAttention)|Linear|Conv[12]d", ast.unparse(call.func)):
-                            yield Broken("made in forward", f"Layers are made inside of forward (line {call.lineno}): new weights at every call, which are never trained.", ("made in forward",))
+                        if isinstance(call, ast.Call) and re.fullmatch(
+                            r"(torch\.)?nn\.(Linear|Embedding|Conv[12]d|Parameter|MultiheadAttention)|Linear|Conv[12]d",
+                            ast.unparse(call.func),
+                        ):
+                            yield Broken(
+                                "made in forward",
+                                f"Layers are made inside of forward (line {call.lineno}): new weights at every call, which are never trained.",
+                                ("made in forward",),
+                            )
                             return

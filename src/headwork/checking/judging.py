@@ -125,7 +125,11 @@ def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
 def _choose(found: Sequence[Explanation]) -> Explanation:
     """The most plausible reading; other mistakes under it that would give the same numbers are kept as others."""
     chosen = min(found, key=lambda e: (e.reading.cost, len(e.how)))
-    ties = {tuple(m.name for m in e.mistakes): e.mistakes for e in found if e.mistakes != chosen.mistakes and e.reading.cost <= chosen.reading.cost}
+    ties = {
+        tuple(m.name for m in e.mistakes): e.mistakes
+        for e in found
+        if e.mistakes != chosen.mistakes and e.reading.cost <= chosen.reading.cost
+    }
     return replace(chosen, others=tuple(ties.values()))
 
 
@@ -147,7 +151,9 @@ def explanations(
         for weights in [base.weights] if base else reading.wirings[: 200 if n_mistakes < 2 else 4]:
             if time.monotonic() > deadline:
                 break
-            hows = subject.hows(n_mistakes, reading.facts, base.how if base else None, mistakes, base.mistakes if base else ())
+            hows = subject.hows(
+                n_mistakes, reading.facts, base.how if base else None, mistakes, base.mistakes if base else ()
+            )
             new = list(_agreeing(subject, reading, case, yours, weights, hows))
             found += new
             if new:
@@ -155,7 +161,14 @@ def explanations(
     return found
 
 
-def _agreeing(subject: Subject, reading: Reading, case: Case, yours: Tensor, weights: Weights, hows: Iterable[tuple[How, tuple[Mistake, ...]]]) -> Iterable[Explanation]:
+def _agreeing(
+    subject: Subject,
+    reading: Reading,
+    case: Case,
+    yours: Tensor,
+    weights: Weights,
+    hows: Iterable[tuple[How, tuple[Mistake, ...]]],
+) -> Iterable[Explanation]:
     others: list[tuple[Case, Tensor]] | None = None
     for how, mistakes in hows:
         wrong = len(mistakes) > 0

@@ -1,4 +1,4 @@
-"""What a subject is: one function of ours with options, each value of which is right, a convention or a mistake."""
+"""What a subject is: one function of ours with options, whose values are right, conventions or mistakes."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -98,7 +98,11 @@ class Subject:
                 continue
             options: dict[str, list[object]] = {}
             for convention in self.conventions:
-                if convention.option not in wrong and (may is None or convention.option in may) and (convention.option, convention.value) not in gone:
+                if (
+                    convention.option not in wrong
+                    and (may is None or convention.option in may)
+                    and (convention.option, convention.value) not in gone
+                ):
                     options.setdefault(convention.option, [None]).append(convention.value)
             for values in itertools.product(*options.values()):
                 how = {**{k: v for k, v in zip(options, values, strict=True) if v is not None}, **wrong}

@@ -109,10 +109,13 @@ def _parts(source: str, name: str) -> list[list[int]]:
         order.append(current)
         names = {n.id for n in ast.walk(defined[current]) if isinstance(n, ast.Name)}
         front += [n for n in defined if n in names]
-    running, making = [], []
+    running: list[list[int]] = []
+    making: list[list[int]] = []
     for each in order:
         node = defined[each]
-        methods = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef)] if isinstance(node, ast.ClassDef) else [node]
+        methods = (
+            [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef)] if isinstance(node, ast.ClassDef) else [node]
+        )
         methods.sort(key=lambda m: m.name not in ("forward", "__call__"))
         for method in methods:
             (making if getattr(method, "name", "") == "__init__" else running).append(_lines(method))
@@ -120,10 +123,11 @@ def _parts(source: str, name: str) -> list[list[int]]:
     return [*running, *making, top]
 
 
-def _lines(node: ast.AST) -> list[int]:
+def _lines(node: ast.stmt) -> list[int]:
     body: Sequence[ast.stmt] = getattr(node, "body", [])
     skipped: set[int] = set()
     if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         skipped = set(range(body[0].lineno, (body[0].end_lineno or body[0].lineno) + 1))
-    first = body[0].lineno if body and isinstance(node, ast.FunctionDef) and body[0].lineno > node.lineno else node.lineno  # type: ignore[attr-defined]
-    return [n for n in range(first, (node.end_lineno or 0) + 1) if n not in skipped]  # type: ignore[attr-defined]
+    inside = bool(body) and isinstance(node, ast.FunctionDef) and body[0].lineno > node.lineno
+    first = body[0].lineno if inside else node.lineno
+    return [n for n in range(first, (node.end_lineno or 0) + 1) if n not in skipped]

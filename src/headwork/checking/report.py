@@ -55,7 +55,9 @@ class Report:
         """The report as text; `hints` 0 says only whether it is right, 1 where to look, 2 what to ask, 3 everything."""
         hints = self.hints if hints is None else hints
         where = f", line {self.line}" if self.line else ""
-        lines = [f"{self.file}, {self.name}{where}: {self.subject}" if self.subject else f"{self.file}, {self.name}{where}"]
+        lines = [
+            f"{self.file}, {self.name}{where}: {self.subject}" if self.subject else f"{self.file}, {self.name}{where}"
+        ]
         if self.verdict == "wrong" and hints < 3:
             lines.append("  This is not right yet.")
             for finding in self.findings:
@@ -79,7 +81,10 @@ class Report:
         if self.read_as:
             lines.append(f"  read as: {'; '.join(self.read_as)}")
         lines += [f"  also: {note}" for note in self.notes]
-        lines += [f"  why it matters: headwork lab {claim}" for claim in dict.fromkeys(f.claim for f in self.findings if f.claim)]
+        lines += [
+            f"  why it matters: headwork lab {claim}"
+            for claim in dict.fromkeys(f.claim for f in self.findings if f.claim)
+        ]
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -92,11 +97,11 @@ class Report:
 
 
 def exit_code(reports: Sequence[Report]) -> int:
-    """Wrong before unknown before right; nothing at all is 2."""
+    """Anything wrong is 1; what could not be judged is told, and decides only where nothing was; nothing at all is 2."""
     if not reports:
         return 2
     codes = {EXIT_CODES[r.verdict] for r in reports}
-    return 1 if 1 in codes else 3 if 3 in codes else 0
+    return 1 if 1 in codes else 0 if 0 in codes else 3
 
 
 def gradescope(reports: Sequence[Report], hints: int) -> str:

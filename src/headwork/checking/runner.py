@@ -1,4 +1,4 @@
-"""Somebody's program in a process of its own, and what is asked of it: load, make, set, call. Every end has its words."""
+"""Somebody's program in a process of its own: load, make, set, call. Every way to end has its words."""
 
 import contextlib
 import json
@@ -80,9 +80,12 @@ class Program:
         self.calls = 0
         self.double = True
         self.seed = 0
+        self.errors: list[ProgramError] = []
         self.first_seed = int.from_bytes(os.urandom(3))
 
-    def ask(self, do: str, tensors: Mapping[str, Tensor] | None = None, **request: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def ask(
+        self, do: str, tensors: Mapping[str, Tensor] | None = None, **request: Any
+    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         if self.dead is not None:
             raise ProgramDiedError(self.dead)
         seconds = self.walls.seconds
@@ -99,7 +102,10 @@ class Program:
             raise ProgramDiedError(self.die(f"it sent an answer that cannot be read ({error})")) from None
         if "error" in answer:
             problem = answer["error"]
-            raise ProgramError(problem["type"], problem["message"], problem["line"], problem.get("missing"))
+            self.errors.append(
+                ProgramError(problem["type"], problem["message"], problem["line"], problem.get("missing"))
+            )
+            raise self.errors[-1]
         return answer, results
 
     def _wait(self, seconds: float) -> None:
@@ -309,7 +315,9 @@ class ForkServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
         self.lines.close()

@@ -28,6 +28,8 @@ LAST_RIGHT_OF_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 
 
 class MissingWallError(Exception):
+    """A wall that this machine cannot build, and why."""
+
     def __init__(self, wall: str, why: str) -> None:
         super().__init__(f"{wall}: {why}")
         self.wall, self.why = wall, why
@@ -74,7 +76,9 @@ def silence(keep: int) -> None:
 def empty_environment(folder: str) -> None:
     language = os.environ.get("LANG", "C.UTF-8")
     os.environ.clear()
-    os.environ.update(HOME=folder, TMPDIR=folder, LANG=language, PATH="/usr/bin:/bin", OMP_NUM_THREADS="1", MPLBACKEND="Agg")
+    os.environ.update(
+        HOME=folder, TMPDIR=folder, LANG=language, PATH="/usr/bin:/bin", OMP_NUM_THREADS="1", MPLBACKEND="Agg"
+    )
 
 
 def set_limits(request: dict[str, Any]) -> None:
@@ -86,8 +90,8 @@ def set_limits(request: dict[str, Any]) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         _, most = resource.getrlimit(what)
-        limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
-        resource.setrlimit(what, (limit, limit))
+        least = limit if most == resource.RLIM_INFINITY else min(limit, most)
+        resource.setrlimit(what, (least, least))
 
 
 def _system(number: int, *arguments: Any) -> int:
@@ -144,7 +148,17 @@ def only_files(folder: str, readable: list[str]) -> None:
     attributes = struct.pack("<QQ", everything, network) if version >= 4 else struct.pack("<Q", everything)
     ruleset = _system(CREATE_RULESET, ctypes.c_char_p(attributes), ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     look = READ_FILE | READ_FOLDER | EXECUTE
-    system = ["/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom", "/proc/cpuinfo", "/sys/devices/system/cpu"]
+    system = [
+        "/usr",
+        "/lib",
+        "/lib64",
+        "/bin",
+        "/etc/ld.so.cache",
+        "/dev/null",
+        "/dev/urandom",
+        "/proc/cpuinfo",
+        "/sys/devices/system/cpu",
+    ]
     packages = [sys.prefix, sys.base_prefix, *(p for p in sys.path if p)]
     rules = [(p, look) for p in (*system, *packages, *readable)] + [(folder, everything & ~EXECUTE)]
     for path, allowed in rules:
@@ -165,7 +179,7 @@ def descendants(process: int) -> list[int]:
     """Every process below one, as /proc tells it."""
     children: dict[int, list[int]] = {}
     with contextlib.suppress(OSError):
-        for entry in os.listdir("/proc"):
+        for entry in (path.name for path in Path("/proc").iterdir()):
             if entry.isdigit():
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     stat = Path(f"/proc/{entry}/stat").read_text()

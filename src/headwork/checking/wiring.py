@@ -22,7 +22,11 @@ def random_parameters(shapes: Mapping[str, Sequence[int]], seed: int = 7) -> dic
     generator = torch.Generator().manual_seed(seed)
     values = {}
     for name, shape in shapes.items():
-        t = torch.randn(*shape, generator=generator, dtype=torch.float64) if shape else torch.randn((), generator=generator, dtype=torch.float64)
+        t = (
+            torch.randn(*shape, generator=generator, dtype=torch.float64)
+            if shape
+            else torch.randn((), generator=generator, dtype=torch.float64)
+        )
         fan = shape[-1] if len(shape) > 1 else 1
         is_gain = len(shape) == 1 and re.search(rf"(^|[._])({WEIGHT_OF_NORM})$", name.lower())
         values[name] = 1 + 0.3 * t if is_gain else t * (0.8 * fan**-0.5 if len(shape) > 1 else 0.4)
@@ -51,9 +55,9 @@ def _bare_partner(name: str, parameters: Parameters) -> str:
     owner, _, leaf = name.rpartition(".")
     for other in parameters:
         path, _, last = other.rpartition(".")
-        if path == owner and other != name and parameters[other].ndim > 1 and re.match(r"(?i)b", leaf):
-            if re.sub(r"(?i)^b(ias)?_?", "", leaf) == re.sub(r"(?i)^(w(eight)?|linear|proj)_?", "", last):
-                return other
+        is_pair = path == owner and other != name and parameters[other].ndim > 1 and re.match(r"(?i)b", leaf)
+        if is_pair and re.sub(r"(?i)^b(ias)?_?", "", leaf) == re.sub(r"(?i)^(w(eight)?|linear|proj)_?", "", last):
+            return other
     return ""
 
 
@@ -92,9 +96,15 @@ def part_of(path: str) -> str | None:
         if re.search(word, last):
             return part
     for part in "qkv":
-        if re.search(rf"(^|_|to|w|lin|linear|fc|proj|wt)_?{part}s?(_|$|\d|proj|lin|linear|net|w|s$)", last) or last == part:
+        if (
+            re.search(rf"(^|_|to|w|lin|linear|fc|proj|wt)_?{part}s?(_|$|\d|proj|lin|linear|net|w|s$)", last)
+            or last == part
+        ):
             return part
-    if re.search(r"out|proj|unify|dense|final|(^|_|w|linear|fc|lin|to)_?o(_|$|proj)|^fc$|^linear$|^ff$|^lin$|combine|merge|concat|mix|head_linear|top_layer", last):
+    if re.search(
+        r"out|proj|unify|dense|final|(^|_|w|linear|fc|lin|to)_?o(_|$|proj)|^fc$|^linear$|^ff$|^lin$|combine|merge|concat|mix|head_linear|top_layer",
+        last,
+    ):
         return "o"
     return None
 
@@ -105,8 +115,7 @@ def _oriented(own: Mapping[str, Tensor], flip: bool) -> Tensor:
         return own["weight"]
     t = own["bare"]
     if t.ndim == 3:
-        t = t.permute(0, 2, 1).reshape(-1, t.shape[1]) if not flip else t.permute(1, 2, 0).reshape(t.shape[1], -1).T
-        return t
+        return t.permute(0, 2, 1).reshape(-1, t.shape[1]) if not flip else t.permute(1, 2, 0).reshape(t.shape[1], -1).T
     return t if flip else t.T
 
 
@@ -149,7 +158,9 @@ def _attention_wirings(found: dict[str, dict[str, Tensor]], n_heads: int, flip: 
         for pair in (("k", "v"), ("v", "k")):
             w: Weights = {}
             _put(w, "q", matrices[parts["q"][0]], biases[parts["q"][0]])
-            for part, block, bias in zip(pair, matrices[parts["kv"][0]].chunk(2), _chunks(biases[parts["kv"][0]], 2), strict=True):
+            for part, block, bias in zip(
+                pair, matrices[parts["kv"][0]].chunk(2), _chunks(biases[parts["kv"][0]], 2), strict=True
+            ):
                 _put(w, part, block, bias)
             for o in parts.get("o", [])[:1]:
                 _put(w, "o", matrices[o], biases[o])
@@ -160,14 +171,20 @@ def _attention_wirings(found: dict[str, dict[str, Tensor]], n_heads: int, flip: 
         for part in "qkv":
             paths = parts[part]
             own = [biases[p] for p in paths]
-            _put(w, part, torch.cat([matrices[p] for p in paths]), torch.cat([b for b in own if b is not None]) if all(b is not None for b in own) else None)
+            _put(
+                w,
+                part,
+                torch.cat([matrices[p] for p in paths]),
+                torch.cat([b for b in own if b is not None]) if all(b is not None for b in own) else None,
+            )
         outs = [*parts.get("o", []), *parts.get("?", [])]
         # Weights that are there and may not be used come first as what they are.
-        for o in outs or [None]:
+        for o in outs:
             each = dict(w)
-            if o is not None:
-                _put(each, "o", matrices[o], biases[o])
+            _put(each, "o", matrices[o], biases[o])
             yield each
+        if not outs:
+            yield w
         return
     paths = list(found)
     if 2 <= len(paths) <= 5:
@@ -183,7 +200,9 @@ def _chunks(bias: Tensor | None, n: int) -> Sequence[Tensor | None]:
     return [None] * n if bias is None else bias.chunk(n)
 
 
-def _fused(parts: dict[str, list[str]], matrices: dict[str, Tensor], biases: dict[str, Tensor | None], n_heads: int) -> Iterator[Weights]:
+def _fused(
+    parts: dict[str, list[str]], matrices: dict[str, Tensor], biases: dict[str, Tensor | None], n_heads: int
+) -> Iterator[Weights]:
     path = parts["qkv"][0]
     whole, bias = matrices[path], biases[path]
     outs = [*parts.get("o", []), *parts.get("?", [])]
@@ -219,7 +238,10 @@ def feed_forward_wirings(parameters: Parameters) -> list[Weights]:
     bare = any("bare" in own for own in found.values())
     for flip in (False, True) if bare else (False,):
         matrices = [(p, _oriented(own, flip), own.get("bias")) for p, own in found.items()]
-        matrices = [(p, m.reshape(m.shape[0], m.shape[1]) if m.ndim > 2 and m.numel() == m.shape[0] * m.shape[1] else m, b) for p, m, b in matrices]
+        matrices = [
+            (p, m.reshape(m.shape[0], m.shape[1]) if m.ndim > 2 and m.numel() == m.shape[0] * m.shape[1] else m, b)
+            for p, m, b in matrices
+        ]
         if len(matrices) == 2:
             (a, b) = matrices
             orders = [(a, b)] if a[1].shape[0] == b[1].shape[1] else []
@@ -245,12 +267,12 @@ def feed_forward_wirings(parameters: Parameters) -> list[Weights]:
                             wirings.append(w)
         elif len(matrices) == 3:
             shapes = [m.shape for _, m, _ in matrices]
-            for down in range(3):
-                ups = [i for i in range(3) if i != down]
-                if shapes[ups[0]] == shapes[ups[1]] and shapes[down] == shapes[ups[0]][::-1]:
+            for last in range(3):
+                ups = [i for i in range(3) if i != last]
+                if shapes[ups[0]] == shapes[ups[1]] and shapes[last] == shapes[ups[0]][::-1]:
                     for gate, up_ in (ups, ups[::-1]):
                         w = {}
-                        for part, i in (("gate", gate), ("up", up_), ("down", down)):
+                        for part, i in (("gate", gate), ("up", up_), ("down", last)):
                             _put(w, part, matrices[i][1], matrices[i][2])
                         wirings.append(w)
     wrapped = norms(parameters)

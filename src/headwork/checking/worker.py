@@ -1,7 +1,7 @@
 """What runs beside somebody's program: loads it, makes its modules, calls it, and hands back tensors, never pickles.
 
-This file is started on its own (`python -I worker.py FD`) and imports nothing of headwork: what is expected, and what is
-known to go wrong, stays in the process that judges. A message is two lengths, a JSON header and a block of safetensors.
+This file is started on its own (`python -I worker.py FD`) and imports nothing of headwork: what is expected, and what
+is known to go wrong, stays in the process that judges. A message is two lengths, a JSON header and safetensors.
 """
 
 import ast
@@ -152,7 +152,14 @@ class Worker:
         tree = ast.parse(source, filename)
         for statement in tree.body:
             if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
-                flags |= sum(getattr(importlib.import_module("__future__"), n.name).compiler_flag for n in statement.names)
+                flags |= sum(
+                    getattr(importlib.import_module("__future__"), n.name).compiler_flag for n in statement.names
+                )
+                continue
+            if is_main(statement):  # programs keep their sizes there
+                for inner in filter(is_plain, statement.body):
+                    with contextlib.suppress(Exception):
+                        exec(compile(ast.Module([inner], []), filename, "exec", dont_inherit=True), module.__dict__)
                 continue
             code = compile(ast.Module([statement], []), filename, "exec", flags=flags, dont_inherit=True)
             try:
@@ -213,7 +220,14 @@ class Worker:
     def describe_module(self, key: int) -> Header:
         made = self.made[key]
         if not isinstance(made, nn.Module):
-            return {"id": key, "type": type(made).__name__, "parameters": {}, "buffers": {}, "modules": {}, "numbers": {}}
+            return {
+                "id": key,
+                "type": type(made).__name__,
+                "parameters": {},
+                "buffers": {},
+                "modules": {},
+                "numbers": {},
+            }
         return {
             "id": key,
             "type": type(made).__name__,
@@ -225,7 +239,10 @@ class Worker:
                 f"{n}.{k}": v
                 for n, m in made.named_modules()
                 for k, v in vars(m).items()
-                if n and isinstance(v, int) and not isinstance(v, bool) and "head" in k.lower() + "head" * (k in ("h", "nhead"))
+                if n
+                and isinstance(v, int)
+                and not isinstance(v, bool)
+                and "head" in k.lower() + "head" * (k in ("h", "nhead"))
             },
             "settings": {
                 f"{n}.{k}": v
@@ -348,7 +365,7 @@ class Worker:
         subject.zero_grad(set_to_none=True)
         total = sum((t * torch.rand_like(t)).sum() for t in outputs[:1] if t.requires_grad)
         if isinstance(total, Tensor):
-            total.backward()
+            torch.autograd.backward(total)
         return {n: None if p.grad is None else float(p.grad.abs().max()) for n, p in subject.named_parameters()}
 
 
@@ -361,6 +378,28 @@ def serve_names(connection: socket.socket, names: dict[str, Any], known: dict[st
         worker.filename = inspect.getsourcefile(type(kind) if isinstance(kind, nn.Module) else kind) or ""
     send(connection, {"names": worker.describe(), "globals": worker.describe_globals(), "skipped": []})
     worker.serve(connection)
+
+
+def is_main(statement: ast.stmt) -> typing.TypeGuard[ast.If]:
+    return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
+
+
+def is_plain(statement: ast.stmt) -> bool:
+    """An assignment that calls nothing but len and its like."""
+    calls = [ast.unparse(n.func) for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    return isinstance(statement, ast.Assign) and set(calls) <= {
+        "len",
+        "int",
+        "float",
+        "max",
+        "min",
+        "sum",
+        "range",
+        "dict",
+        "list",
+        "enumerate",
+        "torch.device",
+    }
 
 
 class Config(dict[str, Any]):
@@ -401,7 +440,7 @@ def first_line(value: Any) -> int | None:
 
 
 def serve_forks(control: socket.socket) -> None:
-    """Fork a worker for every request that comes with a connection; the requests after it end it and tell how it ended."""
+    """Fork a worker for every request that comes with a connection; a later request ends it and tells how it ended."""
     walls = importlib.import_module("walls")
     walls.adopt_orphans()
     while True:
@@ -430,14 +469,14 @@ def _become_worker(walls: Any, descriptor: int, request: Header) -> typing.NoRet
             os._exit(0)
         send(connection, {"built": built})
         Worker().serve(connection)
-    except BaseException:  # noqa: BLE001 - the process ends here, whatever it was
+    except BaseException:
         os._exit(70)
     os._exit(0)
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    import walls as _walls  # noqa: F401 - before the folder leaves the path again
+    importlib.import_module("walls")  # before the folder leaves the path again
 
     sys.path.pop(0)
     torch.set_num_threads(1)

@@ -31,15 +31,29 @@ class Check:
     """
 
     file: Annotated[Positional[Path | None], arg(metavar="[FILE]", help="A .py file or a notebook.")] = None
-    name: Annotated[Positional[str | None], arg(metavar="[NAME]", help="The function or class; all that are known, unless given.")] = None
-    as_: Annotated[str | None, arg(name="as", metavar="SUBJECT", help="What it is meant to be, where its name does not say: attention, softmax, ...; `--as list` lists them.")] = None
+    name: Annotated[
+        Positional[str | None], arg(metavar="[NAME]", help="The function or class; all that are known, unless given.")
+    ] = None
+    as_: Annotated[
+        str | None,
+        arg(
+            name="as",
+            metavar="SUBJECT",
+            help="What it is meant to be, where its name does not say (`--as list` lists them).",
+        ),
+    ] = None
     hints: Annotated[int, arg(help="0: right or wrong; 1: where to look; 2: a question; 3: everything.")] = 3
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
     gradescope: Annotated[Path | None, arg(metavar="FILE", help="Write Gradescope's results.json.")] = None
-    class_: Annotated[Path | None, arg(name="class", metavar="FOLDER", help="Check every submission of a folder.")] = None
+    class_: Annotated[Path | None, arg(name="class", metavar="FOLDER", help="Check every submission of a folder.")] = (
+        None
+    )
     csv: Annotated[Path | None, arg(metavar="FILE", help="Write a row for each submission of the class.")] = None
     untrusted: Annotated[bool, arg(help="The code is somebody else's: no network, no files, no environment.")] = False
-    without_wall: Annotated[tuple[str, ...], arg(metavar="WALL ...", help="Do without walls that this machine cannot build: processes, network, files.")] = ()
+    without_wall: Annotated[
+        tuple[str, ...],
+        arg(metavar="WALL ...", help="Do without walls that this machine cannot build: processes, network, files."),
+    ] = ()
     seconds: Annotated[float, arg(help="How long one call may take.")] = 20.0
     seed: Annotated[int | None, arg(help="Where the random numbers start; another at every run unless given.")] = None
 
@@ -59,7 +73,9 @@ class Check:
         from headwork.checking.runner import ProgramDiedError, ProgramError
 
         try:
-            reports = check_file(self.file, self.name, subject=self.as_, hints=self.hints, walls=self._walls(), seed=self.seed)
+            reports = check_file(
+                self.file, self.name, subject=self.as_, hints=self.hints, walls=self._walls(), seed=self.seed
+            )
         except (ProgramDiedError, ProgramError) as error:
             raise CheckedError(f"{self.file} could not run: {error}", 3) from None
         if self.gradescope is not None:
@@ -80,7 +96,9 @@ class Check:
         if not 0 <= self.hints <= 3:
             raise ValueError(f"hints must lie in 0 .. 3, got {self.hints}")
         if (self.file is None) == (self.class_ is None):
-            raise ValueError("give a FILE to check, or --class FOLDER" + (", not both" if self.file else ", got neither"))
+            raise ValueError(
+                "give a FILE to check, or --class FOLDER" + (", not both" if self.file else ", got neither")
+            )
         if self.csv is not None and self.class_ is None:
             raise ValueError(f"csv is for a class: give --class FOLDER, got --csv {self.csv} without it")
         if self.json and self.gradescope is not None:
@@ -98,7 +116,9 @@ class Check:
         from headwork.checking.report import count_mistakes
 
         rows: list[tuple[str, list[Report]]] = []
-        for submission, reports in check_class(folder, subject=self.as_, name=self.name, walls=self._walls(), seed=self.seed):
+        for submission, reports in check_class(
+            folder, subject=self.as_, name=self.name, walls=self._walls(), seed=self.seed
+        ):
             rows.append((submission, reports))
             print(f"{submission}: {summary(reports)}", file=sys.stderr)
         if self.csv is not None:
@@ -131,4 +151,6 @@ def write_table(path: Path, rows: "list[tuple[str, list[Report]]]") -> None:
             verdicts = {r.verdict for r in reports}
             verdict = next(v for v in ("wrong", "failed", "unknown", "right") if v in verdicts)
             mistakes = "; ".join(dict.fromkeys(f.name for r in reports for f in r.findings))
-            table.writerow([submission, verdict, sum(r.points for r in reports), len(reports), mistakes, summary(reports)])
+            table.writerow(
+                [submission, verdict, sum(r.points for r in reports), len(reports), mistakes, summary(reports)]
+            )

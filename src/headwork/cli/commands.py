@@ -38,7 +38,21 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Callable[..., Command]] = {
     command.__name__.lower(): command
-    for command in (Train, Accept, Evaluate, Predict, Generate, Translate, Compare, Convert, Trace, Cost, Models, Lab, Check)
+    for command in (
+        Train,
+        Accept,
+        Evaluate,
+        Predict,
+        Generate,
+        Translate,
+        Compare,
+        Convert,
+        Trace,
+        Cost,
+        Models,
+        Lab,
+        Check,
+    )
 }
 
 

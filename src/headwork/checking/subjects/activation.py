@@ -44,6 +44,7 @@ GELU_MISTAKES = tuple(
 
 def gelu_readings(candidate: Candidate) -> Iterator[Reading]:
     for target, _, assignment in ways(candidate, (("x",),)):
+
         def run(case: Case, target: Any = target, assignment: Any = assignment) -> dict[str, Tensor]:
             found = pick(target.call(assignment, case), case["x"].shape)
             return {} if found is None else {"output": found[1]}

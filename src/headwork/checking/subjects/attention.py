@@ -103,16 +103,20 @@ LAYOUTS = (
     Layout("batch, token, width", 2, 1, lambda t: t[:, 0], lambda t, b, h: t[:, None], ("bqk", "qk", "b1k", "bk", "1qk")),
     Layout("token, width", 1, 1, lambda t: t[0, 0], lambda t, b, h: t[None, None], ("qk", "k")),
     Layout("batch, token, head, width", 2, 3, lambda t: t.transpose(1, 2).contiguous(), lambda t, b, h: t.transpose(1, 2), FULL),
-    Layout("heads folded into the batch, token, width", 2, 3, lambda t: t.flatten(0, 1), lambda t, b, h: t.unflatten(0, (b, h)), ("nqk", "bqk", "qk", "bk")),
+    Layout("heads folded into the batch, token, width", 2, 3, lambda t: t.flatten(0, 1), lambda t, b, h: t.view(b, h, *t.shape[1:]), ("nqk", "bqk", "qk", "bk")),
     Layout("token, batch, width", 2, 1, lambda t: t[:, 0].transpose(0, 1).contiguous(), lambda t, b, h: t.transpose(0, 1)[:, None], ("bqk", "qk", "bk")),
 )  # fmt: skip
-SHAPES = {"cross": (5, 7, 11, 13), "self": (5, 5, 11, 13), "one width": (5, 7, 11, 11), "same": (5, 5, 11, 11), "square": (11, 11, 11, 11)}
+SHAPES = {
+    "cross": (5, 7, 11, 13),
+    "self": (5, 5, 11, 13),
+    "one width": (5, 7, 11, 11),
+    "same": (5, 5, 11, 11),
+    "square": (11, 11, 11, 11),
+}
 """Queries, keys, width, width of the values: as different as the program allows."""
 
 
-def attention_case(
-    layout: Layout, shape: str, mask_kind: str, seed: int, scale: float = 1.0
-) -> Case:
+def attention_case(layout: Layout, shape: str, mask_kind: str, seed: int, scale: float = 1.0) -> Case:
     generator = torch.Generator().manual_seed(seed)
     n_query, n_key, d, d_value = SHAPES[shape]
 
@@ -149,7 +153,9 @@ def smaller(layout: Layout, shape: str, mask_kind: str) -> Iterator[Case]:
         for kind in dict.fromkeys(("none", mask_kind)):
             for d in (1, 2):
                 generator = torch.Generator().manual_seed(3)
-                q, k, v = (torch.randint(0, 4, (b, h, n, d), generator=generator).double() for n in (n_query, n_key, n_key))
+                q, k, v = (
+                    torch.randint(0, 4, (b, h, n, d), generator=generator).double() for n in (n_query, n_key, n_key)
+                )
                 masks = {"none": None, "one padding": "padding"}
                 name = masks.get(kind, kind)
                 visible = None if name is None else random_visible(name, b, n_query, n_key, generator)
@@ -166,24 +172,36 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
     targets: list[tuple[Any, str]] = [(candidate.name, "")]
     d = SHAPES["cross"][2]
     if candidate.kind != "function":
-        targets = [(made.id, "") for made, _ in make(candidate, {"d_head": d, "d_model": d, "temperature": math.sqrt(d), "n_tokens": 12})]
+        targets = [
+            (made.id, "")
+            for made, _ in make(candidate, {"d_head": d, "d_model": d, "temperature": math.sqrt(d), "n_tokens": 12})
+        ]
     wholes: list[tuple[str, ...]] = [("q", "k", "v"), ("q", "k")]
     found = False
     for roles in wholes:
-        for fixed_scale in ((math.sqrt(d), "divides by the scale"), (1 / math.sqrt(d), "multiplies by the scale"), (d, "is given the width")):
+        for fixed_scale in (
+            (math.sqrt(d), "divides by the scale"),
+            (1 / math.sqrt(d), "multiplies by the scale"),
+            (d, "is given the width"),
+        ):
             fixed = {"dropout": None, "flag": None, "scale": fixed_scale[0], "causal": None}
             for assignment in assignments(candidate.parameters, roles, ("mask",), fixed):
                 for target, _ in targets:
                     for reading in _readings(candidate, target, assignment, roles):
                         found = True
                         yield reading
-            if not any("scale" in p["name"].lower() and not p["optional"] or p["name"] in ("d_k", "dk", "d", "head_dim") for p in candidate.parameters):
+            if not any(
+                ("scale" in p["name"].lower() and not p["optional"]) or p["name"] in ("d_k", "dk", "d", "head_dim")
+                for p in candidate.parameters
+            ):
                 break
         if found:
             return
 
 
-def _readings(candidate: Candidate, target: str | int, assignment: Assignment, roles: Sequence[str]) -> Iterator[Reading]:
+def _readings(
+    candidate: Candidate, target: str | int, assignment: Assignment, roles: Sequence[str]
+) -> Iterator[Reading]:
     names = [p["name"] for p in candidate.parameters]
     mask_name = next((p for p, r in assignment.roles.items() if r == "mask"), None)
     returns = "output" if "v" in roles else "weights"
@@ -196,10 +214,18 @@ def _readings(candidate: Candidate, target: str | int, assignment: Assignment, r
             if works is None and mask_name is None:
                 continue
             said = (f"{assignment.said(names)}", layout.said)
-            facts = {"layout": layout, "shape": shape, "returns": returns, "seed": candidate.program.first_seed, "mask optional": works is not None}
+            facts = {
+                "layout": layout,
+                "shape": shape,
+                "returns": returns,
+                "seed": candidate.program.first_seed,
+                "mask optional": works is not None,
+            }
             if mask_name is None:
                 any_works = True
-                yield _reading(candidate, target, assignment, (*said, "no mask"), {**facts, "mask kind": "none"}, None, works)
+                yield _reading(
+                    candidate, target, assignment, (*said, "no mask"), {**facts, "mask kind": "none"}, None, works
+                )
                 continue
             n_layouts += works is not None
             if works is not None:
@@ -212,9 +238,14 @@ def _readings(candidate: Candidate, target: str | int, assignment: Assignment, r
                         continue
                     any_works = True
                     kind = "padding" if meaning == "lengths" else KIND_OF_RANK[rank]
-                    axes = ", ".join({"b": "batch", "q": "query", "k": "key", "h": "head", "n": "batch x head"}.get(c, "1") for c in rank)
+                    axes = ", ".join(
+                        {"b": "batch", "q": "query", "k": "key", "h": "head", "n": "batch x head"}.get(c, "1")
+                        for c in rank
+                    )
                     how = (*said, f"mask [{axes}]: {meaning_said}")
-                    yield _reading(candidate, target, assignment, how, {**facts, "mask kind": kind}, (meaning, rank), answer)
+                    yield _reading(
+                        candidate, target, assignment, how, {**facts, "mask kind": kind}, (meaning, rank), answer
+                    )
         if any_works:
             return
 
@@ -237,7 +268,12 @@ def _decode(result: Result, case: Case, layout: Layout, returns: str) -> dict[st
     if found is not None:
         answer["output"] = layout.decode(found[1], b, h)
     square = torch.zeros(b, h, n_query, n_key)
-    shapes = {tuple(layout.encode(square).shape), tuple(square.shape), tuple(square.flatten(0, 1).shape), tuple(square.squeeze().shape)}
+    shapes = {
+        tuple(layout.encode(square).shape),
+        tuple(square.shape),
+        tuple(square.flatten(0, 1).shape),
+        tuple(square.squeeze().shape),
+    }
     for shape in shapes:
         weights = pick(result, shape, attributes=returns == "output")
         if weights is not None and weights[1].numel() == square.numel() and (found is None or weights[0] != found[0]):
@@ -248,7 +284,16 @@ def _decode(result: Result, case: Case, layout: Layout, returns: str) -> dict[st
     return answer
 
 
-def _try(candidate: Candidate, target: str | int, assignment: Assignment, layout: Layout, shape: str, meaning: str | None, rank: str | None, returns: str) -> dict[str, Tensor] | None:
+def _try(
+    candidate: Candidate,
+    target: str | int,
+    assignment: Assignment,
+    layout: Layout,
+    shape: str,
+    meaning: str | None,
+    rank: str | None,
+    returns: str,
+) -> dict[str, Tensor] | None:
     mask = (meaning, rank) if meaning is not None and rank is not None else None
     kind = "none" if mask is None else "padding" if meaning == "lengths" else KIND_OF_RANK[mask[1]]
     case = attention_case(layout, shape, kind, 1000)
@@ -261,7 +306,15 @@ def _try(candidate: Candidate, target: str | int, assignment: Assignment, layout
     return answer if "output" in answer else None
 
 
-def run(candidate: Candidate, target: str | int, assignment: Assignment, case: Case, layout: Layout, mask: tuple[str, str] | None, returns: str) -> dict[str, Tensor]:
+def run(
+    candidate: Candidate,
+    target: str | int,
+    assignment: Assignment,
+    case: Case,
+    layout: Layout,
+    mask: tuple[str, str] | None,
+    returns: str,
+) -> dict[str, Tensor]:
     values = _values(case, layout, mask, returns)
     if values is None:
         return {}
@@ -273,14 +326,31 @@ def run(candidate: Candidate, target: str | int, assignment: Assignment, case: C
     return _decode(call(candidate, target, assignment, values), case, layout, returns)
 
 
-def _reading(candidate: Candidate, target: str | int, assignment: Assignment, said: tuple[str, ...], facts: dict[str, Any], mask: tuple[str, str] | None, answer: dict[str, Tensor] | None) -> Reading:
-    returned = "returns (output, weights)" if answer and "weights" in answer and facts["returns"] == "output" else f"returns the {facts['returns']}"
+def _reading(
+    candidate: Candidate,
+    target: str | int,
+    assignment: Assignment,
+    said: tuple[str, ...],
+    facts: dict[str, Any],
+    mask: tuple[str, str] | None,
+    answer: dict[str, Tensor] | None,
+) -> Reading:
+    returned = (
+        "returns (output, weights)"
+        if answer and "weights" in answer and facts["returns"] == "output"
+        else f"returns the {facts['returns']}"
+    )
     facts["smaller"] = lambda: smaller(facts["layout"], facts["shape"], facts["mask kind"])
     cost = 0.0 if assignment.named else 0.5 + 0.1 * (list(assignment.roles.values())[:3] != ["q", "k", "v"])
     cost += 0.05 * LAYOUTS.index(facts["layout"])
     if mask is not None:
         cost += 0.01 * list(MEANINGS.values()).index(mask[0]) + 0.001 * facts["layout"].ranks.index(mask[1])
-    return Reading((*said, returned), lambda case: run(candidate, target, assignment, case, facts["layout"], mask, facts["returns"]), cost, facts=facts)
+    return Reading(
+        (*said, returned),
+        lambda case: run(candidate, target, assignment, case, facts["layout"], mask, facts["returns"]),
+        cost,
+        facts=facts,
+    )
 
 
 SUBJECT = Subject(

@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,6 @@ from torch import Tensor
 from headwork.checking.calling import (
     KIND_OF_RANK,
     MEANINGS,
-    SIZES,
     Assignment,
     Candidate,
     assignments,
@@ -23,8 +23,9 @@ from headwork.checking.calling import (
     role_of,
     tensors_of,
 )
-from headwork.checking.pointing import own_source
+from headwork.checking.names import SIZES
 from headwork.checking.option import Case, Reading, Weights
+from headwork.checking.pointing import own_source
 from headwork.checking.runner import Made, ProgramError, Result
 from headwork.checking.wiring import random_parameters
 
@@ -69,7 +70,10 @@ class Block:
 def blocks(candidate: Candidate, sizes: Mapping[str, Any] = USUAL_SIZES) -> Iterator[Block]:
     """Every way in which the candidate can be made."""
     grouped = any(role_of(p["name"], ("n_kv_heads",), SIZES) for p in candidate.facts.get("init") or [])
-    grouped |= bool(re.search(r"(?i)n_?kv_?heads|num_key_value_heads|num_kv_groups", candidate.source)) and candidate.kind != "function"
+    grouped |= (
+        bool(re.search(r"(?i)n_?kv_?heads|num_key_value_heads|num_kv_groups", candidate.source))
+        and candidate.kind != "function"
+    )
     if grouped:
         sizes = {**sizes, "d_model": 24, "d_out": 24, "n_heads": 4, "n_kv_heads": 2, "d_head": 6}
     for made, passed in make(candidate, sizes):
@@ -78,7 +82,9 @@ def blocks(candidate: Candidate, sizes: Mapping[str, Any] = USUAL_SIZES) -> Iter
         yield describe(candidate, made, parameters, passed, sizes)
 
 
-def describe(candidate: Candidate, made: Made, parameters: dict[str, Tensor], passed: Mapping[str, Any], sizes: Mapping[str, Any]) -> Block:
+def describe(
+    candidate: Candidate, made: Made, parameters: dict[str, Tensor], passed: Mapping[str, Any], sizes: Mapping[str, Any]
+) -> Block:
     given = {role_of(n, [r for r in sizes if r in SIZES], SIZES): v for n, v in _flat(passed).items()}
     numbers = {**(candidate.everything.get("globals") or {}), **made.facts["numbers"]}
     inner = [t.shape[-1] for n, t in parameters.items() if t.ndim == 2 and n.endswith("weight")]
@@ -98,7 +104,11 @@ def describe(candidate: Candidate, made: Made, parameters: dict[str, Tensor], pa
             if role_of(path.rpartition(".")[2], (role,), SIZES):
                 return number
         for name, number in numbers.items():
-            if role_of(name, (role,), SIZES) and isinstance(number, int) and re.search(rf"\b{name}\b", candidate.source):
+            if (
+                role_of(name, (role,), SIZES)
+                and isinstance(number, int)
+                and re.search(rf"\b{name}\b", candidate.source)
+            ):
                 return number
         return default
 
@@ -120,7 +130,20 @@ def may_be(candidate: Candidate) -> set[str] | None:
     return {option for option, sign in signs.items() if re.search(sign, own)} | ALWAYS
 
 
-ALWAYS = {"norm_order", "activation", "final_norm", "embedding", "positions", "pool", "head", "form", "gain", "layout", "pairs", "cross"}
+ALWAYS = {
+    "norm_order",
+    "activation",
+    "final_norm",
+    "embedding",
+    "positions",
+    "pool",
+    "head",
+    "form",
+    "gain",
+    "layout",
+    "pairs",
+    "cross",
+}
 
 
 def _flat(passed: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,7 +158,9 @@ def _flat(passed: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def block_case(batch: int, n_query: int, n_key: int, d: int, kinds: Mapping[str, str], seed: int, whole: bool = False) -> Case:
+def block_case(
+    batch: int, n_query: int, n_key: int, d: int, kinds: Mapping[str, str], seed: int, whole: bool = False
+) -> Case:
     """x, memory, values of the memory, and a mask for each name: `visible` over the memory or over x itself."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -185,7 +210,9 @@ def block_readings(
             worked = False
             for assignment in assignments(candidate.parameters, roles, tuple(mask_roles), fixed):
                 try:
-                    for reading in _of_assignment(candidate, block, wirings, roles, assignment, mask_roles, cross_masks, extra or {}):
+                    for reading in _of_assignment(
+                        candidate, block, wirings, roles, assignment, mask_roles, cross_masks, extra or {}
+                    ):
                         worked = True
                         n += 1
                         yield reading
@@ -200,7 +227,14 @@ def block_readings(
 
 
 def _of_assignment(
-    candidate: Candidate, block: Block, wirings: tuple[Weights, ...], roles: Sequence[str], assignment: Assignment, mask_roles: Mapping[str, str], cross_masks: Sequence[str], extra: Mapping[str, Any]
+    candidate: Candidate,
+    block: Block,
+    wirings: tuple[Weights, ...],
+    roles: Sequence[str],
+    assignment: Assignment,
+    mask_roles: Mapping[str, str],
+    cross_masks: Sequence[str],
+    extra: Mapping[str, Any],
 ) -> Iterator[Reading]:
     taken = [r for r in mask_roles if r in assignment.roles.values()]
     names = [p["name"] for p in candidate.parameters]
@@ -223,10 +257,20 @@ def _of_assignment(
             if "output" not in plain and not taken:
                 continue
             said = (assignment.said(names), layout.said)
-            cost = 0.05 * LAYOUTS.index(layout) + (0.0 if assignment.named else 0.5) + (0.2 if shape == "self" and len(shapes) > 1 else 0)
+            cost = (
+                0.05 * LAYOUTS.index(layout)
+                + (0.0 if assignment.named else 0.5)
+                + (0.2 if shape == "self" and len(shapes) > 1 else 0)
+            )
             if "output" in plain:
                 n_layouts += 1
-                yield Reading((*said, "its mask was not understood" if taken else "no mask"), lambda case, run=runner: run(case, {}), cost + (0.6 if taken else 0), wirings, {**facts, "optional": True, "partial": bool(taken)})  # type: ignore[misc]
+                yield Reading(
+                    (*said, "its mask was not understood" if taken else "no mask"),
+                    partial(runner, encodings={}),
+                    cost + (0.6 if taken else 0),
+                    wirings,
+                    {**facts, "optional": True, "partial": bool(taken)},
+                )
             if taken:
                 for reading in _with_masks(candidate, runner, facts, taken, said, cost, wirings, "output" in plain):
                     n_layouts += 1
@@ -240,14 +284,31 @@ def _of_assignment(
 
 
 def _with_masks(
-    candidate: Candidate, runner: Callable[..., dict[str, Tensor]], facts: dict[str, Any], taken: Sequence[str], said: tuple[str, ...], cost: float, wirings: tuple[Weights, ...], optional: bool
+    candidate: Candidate,
+    runner: Callable[..., dict[str, Tensor]],
+    facts: dict[str, Any],
+    taken: Sequence[str],
+    said: tuple[str, ...],
+    cost: float,
+    wirings: tuple[Weights, ...],
+    optional: bool,
 ) -> Iterator[Reading]:
     mask_roles = facts["mask_roles"]
     for i, (meaning_said, meaning) in enumerate(MEANINGS.items()):
-        ranks = [("bk", "bqk") if meaning == "lengths" else MASK_RANKS if len(taken) == 1 else ("b1qk", "b11k", "qk", "bqk", "bk", "b1k") for _ in taken]
+        ranks = [
+            ("bk", "bqk")
+            if meaning == "lengths"
+            else MASK_RANKS
+            if len(taken) == 1
+            else ("b1qk", "b11k", "qk", "bqk", "bk", "b1k")
+            for _ in taken
+        ]
         for chosen in itertools.product(*ranks):
             encodings = {role: (meaning, rank) for role, rank in zip(taken, chosen, strict=True)}
-            kinds = {mask_roles[role]: "padding" if meaning == "lengths" else KIND_OF_RANK[rank] for role, (_, rank) in encodings.items()}
+            kinds = {
+                mask_roles[role]: "padding" if meaning == "lengths" else KIND_OF_RANK[rank]
+                for role, (_, rank) in encodings.items()
+            }
             try:
                 answer = runner(case_of(facts, 0, kinds), encodings)
             except ProgramError as error:
@@ -256,15 +317,35 @@ def _with_masks(
                 continue
             if "output" not in answer:
                 continue
-            axes = "; ".join("[" + ", ".join({"b": "batch", "q": "query", "k": "key", "h": "head", "n": "batch x head"}.get(c, "1") for c in rank) + "]" for rank in chosen)
+            axes = "; ".join(
+                "["
+                + ", ".join(
+                    {"b": "batch", "q": "query", "k": "key", "h": "head", "n": "batch x head"}.get(c, "1") for c in rank
+                )
+                + "]"
+                for rank in chosen
+            )
             worth = 0.01 * i + sum(0.001 * MASK_RANKS.index(rank) for rank in chosen)
             yield Reading(
-                (*said, f"mask {axes}: {meaning_said}"), lambda case, e=encodings: runner(case, e), cost + worth, wirings, {**facts, "kinds": kinds, "optional": optional}  # type: ignore[misc]
+                (*said, f"mask {axes}: {meaning_said}"),
+                partial(runner, encodings=encodings),
+                cost + worth,
+                wirings,
+                {**facts, "kinds": kinds, "optional": optional},
             )
 
 
-def _runner(candidate: Candidate, target: str | int, assignment: Assignment, layout: BlockLayout, roles: Sequence[str], mask_roles: Mapping[str, str]) -> Callable[[Case, Mapping[str, tuple[str, str]]], dict[str, Tensor]]:
-    required = {assignment.roles[p["name"]] for p in candidate.parameters if p["name"] in assignment.roles and not p["optional"]}
+def _runner(
+    candidate: Candidate,
+    target: str | int,
+    assignment: Assignment,
+    layout: BlockLayout,
+    roles: Sequence[str],
+    mask_roles: Mapping[str, str],
+) -> Callable[..., dict[str, Tensor]]:
+    required = {
+        assignment.roles[p["name"]] for p in candidate.parameters if p["name"] in assignment.roles and not p["optional"]
+    }
 
     def run(case: Case, encodings: Mapping[str, tuple[str, str]]) -> dict[str, Tensor]:
         values: dict[str, Any] = values_of(case, layout, roles)
@@ -293,7 +374,12 @@ def values_of(case: Case, layout: BlockLayout, roles: Sequence[str]) -> dict[str
 def decode(result: Result, layout: BlockLayout, x: Tensor) -> dict[str, Tensor]:
     leading = layout.encode(x).shape[:-1]
     for name, t in tensors_of(result):
-        if not name.startswith("self.") and t.ndim == len(leading) + 1 and t.shape[:-1] == leading and t.is_floating_point():
+        if (
+            not name.startswith("self.")
+            and t.ndim == len(leading) + 1
+            and t.shape[:-1] == leading
+            and t.is_floating_point()
+        ):
             return {"output": layout.decode(t.double())}
     return {}
 
@@ -305,8 +391,14 @@ def case_of(facts: Mapping[str, Any], number: int, kinds: Mapping[str, str]) -> 
     n_key = N_QUERY if shape == "self" else N_KEY
     d = facts["d_model"]
     masks = {name: "none" if number % 2 == 1 and facts.get("optional") else kind for name, kind in kinds.items()}
-    over_memory = "visible" in masks and ("k" in facts["roles"] or facts["roles"] == ("x", "memory")) and "memory_visible" not in facts["mask_roles"].values()
-    case = block_case(layout.batch, N_QUERY, n_key, d, {**masks, "shape": "cross" if over_memory else "self"}, facts["seed"] + number)
+    over_memory = (
+        "visible" in masks
+        and ("k" in facts["roles"] or facts["roles"] == ("x", "memory"))
+        and "memory_visible" not in facts["mask_roles"].values()
+    )
+    case = block_case(
+        layout.batch, N_QUERY, n_key, d, {**masks, "shape": "cross" if over_memory else "self"}, facts["seed"] + number
+    )
     case["n_heads"] = facts["n_heads"]
     return case
 

@@ -1,7 +1,20 @@
 """All subjects, in the order in which a name is tried for them."""
 
 from headwork.checking.option import Subject
-from headwork.checking.subjects import activation, attention, gaussian, images, layers, loss, masks, models, multi_head, norm, positions, softmax
+from headwork.checking.subjects import (
+    activation,
+    attention,
+    gaussian,
+    images,
+    layers,
+    loss,
+    masks,
+    models,
+    multi_head,
+    norm,
+    positions,
+    softmax,
+)
 
 SUBJECTS: tuple[Subject, ...] = (
     attention.SUBJECT,

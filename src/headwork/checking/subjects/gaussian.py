@@ -28,19 +28,34 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
     for target, roles, assignment in ways(candidate, sets):
         for one in (False, True):
             for kind in ("output", "weights"):
-                def run(case: Case, target: Target = target, assignment: Any = assignment, one: bool = one, kind: str = kind) -> dict[str, Tensor]:
-                    values = {**case, "centre": case["centre"][0] if one else case["centre"], "alpha": float(case["alpha"][0]) if one else case["alpha"]}
+
+                def run(
+                    case: Case, target: Target = target, assignment: Any = assignment, one: bool = one, kind: str = kind
+                ) -> dict[str, Tensor]:
+                    values = {
+                        **case,
+                        "centre": case["centre"][0] if one else case["centre"],
+                        "alpha": float(case["alpha"][0]) if one else case["alpha"],
+                    }
                     h, n = len(case["alpha"]), ROWS * COLUMNS
                     for _, t in tensors_of(target.call(assignment, values)):
                         if kind == "output" and t.numel() == 2 * h * n * D:
                             t = t.double()
-                            return {"output": t.reshape(2, h, ROWS, COLUMNS, D) if t.shape[1:2] == (h,) or h == 1 else t.movedim(-2, 1).reshape(2, h, ROWS, COLUMNS, D)}
+                            return {
+                                "output": t.reshape(2, h, ROWS, COLUMNS, D)
+                                if t.shape[1:2] == (h,) or h == 1
+                                else t.movedim(-2, 1).reshape(2, h, ROWS, COLUMNS, D)
+                            }
                         if kind == "weights" and t.numel() == h * n * n:
                             return {"output": t.double().reshape(h, n, n)}
                     return {}
 
                 facts = {"seed": candidate.program.first_seed, "one": one, "kind": kind}
-                said = (assignment.said([p["name"] for p in candidate.parameters]), "one head" if one else "several heads", f"returns the {kind}")
+                said = (
+                    assignment.said([p["name"] for p in candidate.parameters]),
+                    "one head" if one else "several heads",
+                    f"returns the {kind}",
+                )
                 reading = Reading(said, run, 0.1 * one + 0.05 * (kind == "weights"), facts=facts)
                 if works(run, cases(reading, 0)):
                     yield reading

@@ -13,7 +13,12 @@ from headwork.checking.wiring import linears, norms
 
 IMAGE, PATCH, CHANNELS, D = 12, 4, 3, 20
 N = (IMAGE // PATCH) ** 2
-PIXELS = {"channel, row, column": "cpq", "row, column, channel": "pqc", "column, row, channel": "qpc", "channel, column, row": "cqp"}
+PIXELS = {
+    "channel, row, column": "cpq",
+    "row, column, channel": "pqc",
+    "column, row, channel": "qpc",
+    "channel, column, row": "cqp",
+}
 
 
 def cut(image: Tensor, pixels: str, how: How, patch: int = PATCH) -> Tensor:
@@ -36,8 +41,22 @@ def cut(image: Tensor, pixels: str, how: How, patch: int = PATCH) -> Tensor:
 
 def patch_wirings(target: Target) -> Iterator[Weights]:
     found = linears(target.parameters)
-    token = next((t.reshape(1, 1, D) for n, t in target.parameters.items() if t.numel() == D and ("cls" in n.lower() or "class" in n.lower() or t.shape == (1, 1, D))), None)
-    places = next((t.reshape(-1, D) for t in target.parameters.values() if t.shape[-1] == D and t.numel() in (N * D, (N + 1) * D) and t.ndim <= 3), None)
+    token = next(
+        (
+            t.reshape(1, 1, D)
+            for n, t in target.parameters.items()
+            if t.numel() == D and ("cls" in n.lower() or "class" in n.lower() or t.shape == (1, 1, D))
+        ),
+        None,
+    )
+    places = next(
+        (
+            t.reshape(-1, D)
+            for t in target.parameters.values()
+            if t.shape[-1] == D and t.numel() in (N * D, (N + 1) * D) and t.ndim <= 3
+        ),
+        None,
+    )
     norm = [w for _, w in norms(target.parameters) if w["weight"].shape == (D,)]
     for own in found.values():
         t = own.get("weight", own.get("bare"))
@@ -51,10 +70,26 @@ def patch_wirings(target: Target) -> Iterator[Weights]:
         elif tuple(t.shape) == (CHANNELS * PATCH**2, D):
             options = [(pixels, t.T, f"pixels of a patch in the order {said}") for said, pixels in PIXELS.items()]
         for pixels, weight, said in options:
-            yield {"pixels": pixels, "weight": weight, "bias": own.get("bias"), "token": token, "positions": places, "norm": norm[0] if norm else None, "said": said}
+            yield {
+                "pixels": pixels,
+                "weight": weight,
+                "bias": own.get("bias"),
+                "token": token,
+                "positions": places,
+                "norm": norm[0] if norm else None,
+                "said": said,
+            }
     if not target.parameters:
         for said, pixels in PIXELS.items():
-            yield {"pixels": pixels, "weight": None, "bias": None, "token": None, "positions": None, "norm": None, "said": f"pixels of a patch in the order {said}"}
+            yield {
+                "pixels": pixels,
+                "weight": None,
+                "bias": None,
+                "token": None,
+                "positions": None,
+                "norm": None,
+                "said": f"pixels of a patch in the order {said}",
+            }
 
 
 def patch_cases(reading: Reading, number: int) -> Case:
@@ -79,7 +114,13 @@ def patch_readings(candidate: Candidate) -> Iterator[Reading]:
                     return {"output": t.double().flatten(1, 2)}
             return {}
 
-        reading = Reading((assignment.said([p["name"] for p in candidate.parameters]), "image [batch, channel, row, column]"), run, 0.0, wired, {"seed": candidate.program.first_seed})
+        reading = Reading(
+            (assignment.said([p["name"] for p in candidate.parameters]), "image [batch, channel, row, column]"),
+            run,
+            0.0,
+            wired,
+            {"seed": candidate.program.first_seed},
+        )
         if works(run, patch_cases(reading, 0)):
             yield reading
 
@@ -89,7 +130,11 @@ def patch_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor
     if w["weight"] is not None:
         x = torch.nn.functional.linear(x, w["weight"], None if how.get("bias") == "not used" else w["bias"])
     token, places = w["token"], w["positions"]
-    if (how.get("token") and token is None) or (how.get("positions") and places is None) or (how.get("norm") and w["norm"] is None):
+    if (
+        (how.get("token") and token is None)
+        or (how.get("positions") and places is None)
+        or (how.get("norm") and w["norm"] is None)
+    ):
         raise ValueError("there is none")
     if how.get("norm") == "before" and w["norm"]:
         x = torch.nn.functional.layer_norm(x, (D,), w["norm"]["weight"], w["norm"].get("bias"))
@@ -149,6 +194,7 @@ def pool_readings(candidate: Candidate) -> Iterator[Reading]:
     for target, roles, assignment in ways(candidate, (("x", "mask"), ("x",))):
         meanings = ("keep", "ones", "long", "block") if "mask" in roles else ("keep",)
         for meaning in meanings:
+
             def run(case: Case, target: Target = target, assignment: Any = assignment) -> dict[str, Tensor]:
                 for _, t in tensors_of(target.call(assignment, case)):
                     if tuple(t.squeeze().shape) == (3, 8):
@@ -157,7 +203,12 @@ def pool_readings(candidate: Candidate) -> Iterator[Reading]:
 
             said = {"keep": "True = real", "ones": "1 = real", "long": "1 = real", "block": "True = padding"}[meaning]
             facts = {"seed": candidate.program.first_seed, "meaning": meaning, "masked": "mask" in roles}
-            reading = Reading((assignment.said([p["name"] for p in candidate.parameters]), *((said,) if "mask" in roles else ())), run, 0.01 * meanings.index(meaning), facts=facts)
+            reading = Reading(
+                (assignment.said([p["name"] for p in candidate.parameters]), *((said,) if "mask" in roles else ())),
+                run,
+                0.01 * meanings.index(meaning),
+                facts=facts,
+            )
             if works(run, pool_cases(reading, 0)):
                 yield reading
 

@@ -7,14 +7,12 @@ from typing import Any
 from torch import Tensor
 
 from headwork.checking import equations
-from headwork.checking.calling import ROLES, Candidate
+from headwork.checking.calling import Candidate
 from headwork.checking.layering import layer_wirings
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.pointing import own_source
 from headwork.checking.subjects import activation, attention, multi_head
 from headwork.checking.subjects.blocks import USUAL_SIZES, Block, block_readings, cases
-
-ROLES.update(memory_mask=r"(src|memory|enc|encoder|source|cross|e|s)\w*mask\w*|src_key_padding", tgt_mask=r"(tgt|trg|target|dec|decoder|look_ahead|self|causal|slf|t|d)\w*mask\w*|mask|attn_mask")
 
 ADD = ("residual", "norm")
 LAYER_MISTAKES = (
@@ -57,7 +55,9 @@ CONVENTIONS = (
 )
 
 
-def sublayer(x: Tensor, f: Any, w: Weights, which: int, how: How, feed: bool, cross: bool = False, first: Tensor | None = None) -> Tensor:
+def sublayer(
+    x: Tensor, f: Any, w: Weights, which: int, how: How, feed: bool, cross: bool = False, first: Tensor | None = None
+) -> Tensor:
     """`norm(x + f(x))`, or with the norm first `x + f(norm(x))`."""
     order = how.get("norm_order", "post")
     fault = how.get("norms")
@@ -70,10 +70,17 @@ def sublayer(x: Tensor, f: Any, w: Weights, which: int, how: How, feed: bool, cr
         if skipped or not w["norms"]:
             return t
         own = w["norms"][0 if fault == "one shared" else min(which, len(w["norms"]) - 1)]
-        named = {"norm.weight": own.get("weight"), "norm.bias": own.get("bias"), "eps": w["eps"], "norm_kind": w["norm_kind"]}
+        named = {
+            "norm.weight": own.get("weight"),
+            "norm.bias": own.get("bias"),
+            "eps": w["eps"],
+            "norm_kind": w["norm_kind"],
+        }
         return equations.norm(t, named, "norm", inner)
 
-    missing = {"no attention": not feed and not cross, "no feed-forward": feed, "no cross": cross, "none": True}.get(str(how.get("residual")), False)
+    missing = {"no attention": not feed and not cross, "no feed-forward": feed, "no cross": cross, "none": True}.get(
+        str(how.get("residual")), False
+    )
     if fault == "of the sublayer":
         return x + norm(f(x))
     if order == "pre":
@@ -86,7 +93,16 @@ def sublayer(x: Tensor, f: Any, w: Weights, which: int, how: How, feed: bool, cr
     return norm(f(x)) if missing else norm(base + f(x))
 
 
-def layer(x: Tensor, w: Weights, visible: Tensor | None, how: How, n_heads: int, memory: Tensor | None = None, memory_visible: Tensor | None = None, n_kv_heads: int | None = None) -> Tensor:
+def layer(
+    x: Tensor,
+    w: Weights,
+    visible: Tensor | None,
+    how: How,
+    n_heads: int,
+    memory: Tensor | None = None,
+    memory_visible: Tensor | None = None,
+    n_kv_heads: int | None = None,
+) -> Tensor:
     """One layer; with a memory, a decoder layer."""
     if not w["norms"] and how.get("norms"):
         raise ValueError("there are no norms")
@@ -113,7 +129,9 @@ def layer(x: Tensor, w: Weights, visible: Tensor | None, how: How, n_heads: int,
         return x
     if how.get("feed") == "reads the input":
         given = start
-        return sublayer(x, lambda t: equations.feed_forward(given, w["feed"], inner), w, last, how, feed=True, first=start)
+        return sublayer(
+            x, lambda t: equations.feed_forward(given, w["feed"], inner), w, last, how, feed=True, first=start
+        )
     return sublayer(x, lambda t: equations.feed_forward(t, w["feed"], inner), w, last, how, feed=True, first=start)
 
 
@@ -139,7 +157,9 @@ def encoder_readings(candidate: Candidate) -> Iterator[Reading]:
 
 
 def encoder_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
-    return layer(case["x"], w, case.get("visible"), how, reading.facts["n_heads"], n_kv_heads=reading.facts["n_kv_heads"])
+    return layer(
+        case["x"], w, case.get("visible"), how, reading.facts["n_heads"], n_kv_heads=reading.facts["n_kv_heads"]
+    )
 
 
 def decoder_readings(candidate: Candidate) -> Iterator[Reading]:
@@ -148,11 +168,15 @@ def decoder_readings(candidate: Candidate) -> Iterator[Reading]:
         return layer_wirings(block.parameters, block.n_heads, block.made.facts, block.d_model, cross=True)
 
     masks = {"memory_mask": "memory_visible", "tgt_mask": "visible"}
-    yield from block_readings(candidate, wire, role_sets=(("x", "memory"),), masks=masks, extra={"not": unlikely(candidate)})
+    yield from block_readings(
+        candidate, wire, role_sets=(("x", "memory"),), masks=masks, extra={"not": unlikely(candidate)}
+    )
 
 
 def decoder_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
-    return layer(case["x"], w, case.get("visible"), how, reading.facts["n_heads"], case["memory"], case.get("memory_visible"))
+    return layer(
+        case["x"], w, case.get("visible"), how, reading.facts["n_heads"], case["memory"], case.get("memory_visible")
+    )
 
 
 ENCODER = Subject(

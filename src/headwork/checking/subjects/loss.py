@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from headwork.checking.calling import Candidate, tensors_of
-from headwork.checking.option import Case, How, Mistake, Reading, Subject, Weights
+from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.subjects.simple import Target, ways, works
 
 B, T, V = 3, 6, 11
@@ -32,9 +32,20 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
                     return {"output": t.double().reshape(1)}
             return {}
 
-        reading = Reading((assignment.said([p["name"] for p in candidate.parameters]),), run, facts={"seed": candidate.program.first_seed, "pad": pad})
+        reading = Reading(
+            (assignment.said([p["name"] for p in candidate.parameters]),),
+            run,
+            facts={"seed": candidate.program.first_seed, "pad": pad, "may": may(candidate)},
+        )
         if works(run, cases(reading, 0)):
             yield reading
+
+
+def may(candidate: Candidate) -> set[str]:
+    """Targets may have been shifted before, unless a name says that they are the ids that were read."""
+    names = {p["name"].lower() for p in candidate.parameters}
+    read = bool(names & {"ids", "input_ids", "tokens", "x", "idx"}) or "shift" in candidate.name.lower()
+    return set() if read else {"shift"}
 
 
 def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
@@ -97,5 +108,5 @@ SUBJECT = Subject(
         Mistake("size", "by batch", "The sum is divided by the size of the batch, not by the number of tokens.", "Look at the mean.", "Does a longer text have a larger loss?", ENTROPY, None),
         Mistake("size", "sum", "The losses are added, and not averaged.", "Look at the mean.", "Does a longer text have a larger loss?", ENTROPY, None),
     ),
-    conventions=(), readings=readings, cases=cases, expected=expected, kinds=("function",), strict=False, n_cases=3,
+    conventions=(Convention("shift", "already", "the targets are taken to be shifted already"),), readings=readings, cases=cases, expected=expected, kinds=("function",), strict=False, n_cases=3,
 )  # fmt: skip

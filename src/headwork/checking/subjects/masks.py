@@ -29,17 +29,26 @@ def understand(t: Tensor, meaning: str) -> Tensor | None:
 def mask_readings(candidate: Candidate, sets: Any, cases: Any, shapes: Any) -> Iterator[Reading]:
     for target, roles, assignment in ways(candidate, sets, (), {"pad": PAD, "positions": None}):
         for meaning, cost in MEANINGS.items():
-            def run(case: Case, target: Target = target, assignment: Any = assignment, meaning: str = meaning) -> dict[str, Tensor]:
+
+            def run(
+                case: Case, target: Target = target, assignment: Any = assignment, meaning: str = meaning
+            ) -> dict[str, Tensor]:
                 for _, t in tensors_of(target.call(assignment, case)):
+                    if len(case["shape"]) == 2 and t.ndim == 3 and len(t) == 3 and bool((t == t[:1]).all()):
+                        t = t[0]  # the same for every sentence
                     for shape in shapes(case):
-                        if t.numel() == torch.Size(shape).numel() and tuple(s for s in t.shape if s != 1) == tuple(s for s in shape if s != 1):
+                        if t.numel() == torch.Size(shape).numel() and tuple(s for s in t.shape if s != 1) == tuple(
+                            s for s in shape if s != 1
+                        ):
                             seen = understand(t, meaning)
                             if seen is not None:
                                 return {"output": seen.reshape(shape).expand(case["shape"]).contiguous()}
                 return {}
 
             facts = {"seed": candidate.program.first_seed, "roles": tuple(roles)}
-            reading = Reading((assignment.said([p["name"] for p in candidate.parameters]), meaning), run, cost, facts=facts)
+            reading = Reading(
+                (assignment.said([p["name"] for p in candidate.parameters]), meaning), run, cost, facts=facts
+            )
             if works(run, cases(reading, 0)):
                 yield reading
 
@@ -47,11 +56,19 @@ def mask_readings(candidate: Candidate, sets: Any, cases: Any, shapes: Any) -> I
 def causal_cases(reading: Reading, number: int) -> Case:
     n = (6, 5, 2)[number % 3]
     generator = torch.Generator().manual_seed(reading.facts["seed"] + number)
-    return {"n": n, "n_key": n, "shape": (n, n), "x": torch.randn(3, n, 4, generator=generator, dtype=torch.float64), "ids": torch.randint(1, 9, (3, n), generator=generator)}
+    return {
+        "n": n,
+        "n_key": n,
+        "shape": (n, n),
+        "x": torch.randn(3, n, 4, generator=generator, dtype=torch.float64),
+        "ids": torch.randint(1, 9, (3, n), generator=generator),
+    }
 
 
 def causal_readings(candidate: Candidate) -> Iterator[Reading]:
-    yield from mask_readings(candidate, (("n",), ("n", "n_key"), ("x",), ("ids",)), causal_cases, lambda case: [case["shape"]])
+    yield from mask_readings(
+        candidate, (("n",), ("n", "n_key"), ("x",), ("ids",)), causal_cases, lambda case: [case["shape"]]
+    )
 
 
 def causal_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
@@ -92,17 +109,32 @@ def padding_cases(reading: Reading, number: int) -> Case:
     lengths = torch.tensor([n - 2, n, 2])
     ids = torch.randint(1, 9, (3, n), generator=generator)
     ids[torch.arange(n) >= lengths[:, None]] = PAD
-    return {"ids": ids, "lengths": lengths, "n": n, "shape": (3, n, n) if reading.facts.get("square") else (3, 1, n), "pad": PAD, "x": ids, "columns": n}
+    return {
+        "ids": ids,
+        "lengths": lengths,
+        "n": n,
+        "shape": (3, n, n) if reading.facts.get("square") else (3, 1, n),
+        "pad": PAD,
+        "x": ids,
+        "q_ids": ids,
+        "k_ids": ids,
+        "columns": n,
+    }
 
 
 def padding_readings(candidate: Candidate) -> Iterator[Reading]:
-    yield from mask_readings(candidate, (("ids",), ("lengths", "n"), ("lengths",), ("ids", "pad")), padding_cases, lambda case: [(3, 1, case["n"]), (3, case["n"], case["n"])])
+    yield from mask_readings(
+        candidate,
+        (("ids",), ("lengths", "n"), ("lengths",), ("ids", "pad"), ("q_ids", "k_ids")),
+        padding_cases,
+        lambda case: [(3, 1, case["n"]), (3, case["n"], case["n"])],
+    )
 
 
 def padding_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
     n, lengths = case["n"], case["lengths"]
     at = torch.arange(n)
-    limit = {"one more": lengths + 1, "one less": lengths - 1}.get(str(how.get("end")), lengths)
+    limit: Tensor = lengths + {"one more": 1, "one less": -1}.get(str(how.get("end")), 0)
     seen = at < limit[:, None]
     if how.get("side") == "left":
         seen = at >= (n - limit)[:, None]

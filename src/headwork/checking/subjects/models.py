@@ -10,16 +10,33 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.checking import equations
-from headwork.checking.calling import KIND_OF_RANK, MEANINGS, Assignment, Candidate, assignments, call, encode_mask, tensors_of
+from headwork.checking.calling import (
+    KIND_OF_RANK,
+    MEANINGS,
+    Assignment,
+    Candidate,
+    assignments,
+    call,
+    encode_mask,
+    random_visible,
+    tensors_of,
+)
 from headwork.checking.layering import all_layers, eps_of, kind_of_norms, split_layers
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.runner import ProgramError
-from headwork.checking.subjects import attention, images, layers
+from headwork.checking.subjects import images, layers
 from headwork.checking.subjects.blocks import USUAL_SIZES, VOCAB, Block, blocks
 from headwork.checking.wiring import linears, norms
 
 N, N_CLASSES, N_MOST, PAD = 6, 5, 16, 0
-SIZES = {**USUAL_SIZES, "n_classes": N_CLASSES, "image": images.IMAGE, "patch": images.PATCH, "n_channels": images.CHANNELS, "pad": PAD}
+SIZES = {
+    **USUAL_SIZES,
+    "n_classes": N_CLASSES,
+    "image": images.IMAGE,
+    "patch": images.PATCH,
+    "n_channels": images.CHANNELS,
+    "pad": PAD,
+}
 MODEL_MISTAKES = (
     Mistake("positions", "not used", "The positions are made, but not added: the model does not know the order of its tokens.", "Look at the embedding.", "What tells two tokens apart?", ("add_positions", "embed"), "order-needs-positions"),
     Mistake("positions", "from one", "Positions start at 1: row 0 of the table is never used.", "Look at the positions.", "Which row does the first token get?", ("positions", "add_positions"), None),
@@ -66,15 +83,27 @@ def embed(ids: Tensor, w: Weights, how: How) -> Tensor:
         raise ValueError("there is a table")
     if places == "not used":
         return x
-    rows = {"from one": table[1 : n + 1], "same": table[:1], "batch": table[: ids.shape[0], None]}.get(str(places), table[:n])
+    rows = {"from one": table[1 : n + 1], "same": table[:1], "batch": table[: ids.shape[0], None]}.get(
+        str(places), table[:n]
+    )
     x = x + rows
     return x * math.sqrt(d) if how.get("embedding") == "scaled late" else x
 
 
-def run_stack(x: Tensor, own: Sequence[Weights], visible: Tensor | None, how: How, n_heads: int, memory: Tensor | None = None, memory_visible: Tensor | None = None) -> Tensor:
+def run_stack(
+    x: Tensor,
+    own: Sequence[Weights],
+    visible: Tensor | None,
+    how: How,
+    n_heads: int,
+    memory: Tensor | None = None,
+    memory_visible: Tensor | None = None,
+) -> Tensor:
     inner = {k: v for k, v in how.items() if k not in ("positions", "embedding")}
     fault = how.get("stack")
-    chosen = {"first only": [own[0]] * len(own), "last only": own[-1:], "one missing": own[:-1], "none": []}.get(str(fault), own)
+    chosen = {"first only": [own[0]] * len(own), "last only": own[-1:], "one missing": own[:-1], "none": []}.get(
+        str(fault), own
+    )
     for w in chosen:
         x = layers.layer(x, w, visible, inner, n_heads, memory, memory_visible)
     return x
@@ -83,7 +112,17 @@ def run_stack(x: Tensor, own: Sequence[Weights], visible: Tensor | None, how: Ho
 def finish(x: Tensor, w: Weights, how: How) -> Tensor:
     if w["final"] is not None and how.get("final_norm") != "not used":
         own = w["final"]
-        x = equations.norm(x, {"norm.weight": own.get("weight"), "norm.bias": own.get("bias"), "eps": w["eps"], "norm_kind": w["norm_kind"]}, "norm", {k: v for k, v in how.items() if k == "form"})
+        x = equations.norm(
+            x,
+            {
+                "norm.weight": own.get("weight"),
+                "norm.bias": own.get("bias"),
+                "eps": w["eps"],
+                "norm_kind": w["norm_kind"],
+            },
+            "norm",
+            {k: v for k, v in how.items() if k == "form"},
+        )
     elif how.get("final_norm"):
         raise ValueError("there is no last norm")
     return x
@@ -94,24 +133,51 @@ def to_logits(x: Tensor, w: Weights, how: How) -> Tensor:
     return logits.softmax(-1) if how.get("head") == "softmax" else logits
 
 
-def rest_wirings(rest: Mapping[str, Tensor], facts: Mapping[str, Any], d: int, n_out: Sequence[int]) -> Iterator[Weights]:
+def rest_wirings(
+    rest: Mapping[str, Tensor], facts: Mapping[str, Any], d: int, n_out: Sequence[int]
+) -> Iterator[Weights]:
     """Embedding, positions, last norm and head of a model, from what is left beside its layers."""
-    tables = [(n, t) for n, t in rest.items() if t.ndim == 2 and t.shape == (VOCAB, d) and re.search(r"(?i)emb|tok|wte|vocab|input", n) and not re.search(r"(?i)head|out|proj|fc|generator|unembed", n)]
-    places = [t.reshape(-1, d) for n, t in rest.items() if t.shape[-1] == d and t.ndim in (2, 3) and t.numel() in (N_MOST * d, (images.N + 1) * d, images.N * d) and re.search(r"(?i)pos|wpe|pe\b|emb", n)]
-    heads = [(p, own) for p, own in linears(rest).items() if "weight" in own and own["weight"].shape[0] in n_out and own["weight"].shape[-1] == d and p not in [n.rpartition(".")[0] for n, _ in tables]]
+    tables = [
+        (n, t)
+        for n, t in rest.items()
+        if t.ndim == 2
+        and t.shape == (VOCAB, d)
+        and re.search(r"(?i)emb|tok|wte|vocab|input", n)
+        and not re.search(r"(?i)head|out|proj|fc|generator|unembed", n)
+    ]
+    places = [
+        t.reshape(-1, d)
+        for n, t in rest.items()
+        if t.shape[-1] == d
+        and t.ndim in (2, 3)
+        and t.numel() in (N_MOST * d, (images.N + 1) * d, images.N * d)
+        and re.search(r"(?i)pos|wpe|pe\b|emb", n)
+    ]
+    heads = [
+        (p, own)
+        for p, own in linears(rest).items()
+        if "weight" in own
+        and own["weight"].shape[0] in n_out
+        and own["weight"].shape[-1] == d
+        and p not in [n.rpartition(".")[0] for n, _ in tables]
+    ]
     last = [w for _, w in norms(rest) if w["weight"].shape == (d,)]
-    for final in ([last[-1]] if last else [None]):
+    ends: list[tuple[Tensor | None, Tensor | None]] = [(own["weight"], own.get("bias")) for _, own in heads[-1:]]
+    if not ends:
+        ends = [(None, None), *((t, None) for _, t in tables[:1])]
+    for head, bias in ends:
         yield {
             "tokens": tables[0][1] if tables else None,
             "all tables": [t for _, t in tables],
             "positions": places[0] if places else None,
-            "head": heads[-1][1]["weight"] if heads else (tables[0][1] if tables and VOCAB in n_out else None),
-            "head_bias": heads[-1][1].get("bias") if heads else None,
-            "final": final,
-            "norms before": last[:-1],
+            "head": head,
+            "head_bias": bias,
+            "final": last[-1] if last else None,
             "eps": eps_of(facts),
             "norm_kind": kind_of_norms(facts),
-            "token": next((t.reshape(1, 1, d) for n, t in rest.items() if t.numel() == d and re.search(r"(?i)cls|class", n)), None),
+            "token": next(
+                (t.reshape(1, 1, d) for n, t in rest.items() if t.numel() == d and re.search(r"(?i)cls|class", n)), None
+            ),
         }
 
 
@@ -129,9 +195,12 @@ def text_wirings(block: Block, n_out: Sequence[int]) -> Iterator[Weights]:
 def ids_case(reading: Reading, number: int) -> Case:
     generator = torch.Generator().manual_seed(reading.facts["seed"] + number)
     n = (N, N - 2, N)[number % 3]
-    case: Case = {"ids": torch.randint(1, VOCAB, (2, n), generator=generator), "target": torch.randint(1, VOCAB, (2, n - 1), generator=generator)}
+    case: Case = {
+        "ids": torch.randint(1, VOCAB, (2, n), generator=generator),
+        "target": torch.randint(1, VOCAB, (2, n - 1), generator=generator),
+    }
     if reading.facts.get("mask") is not None and number % 2 == 0:
-        case["visible"] = attention.random_visible("padding", 2, n, n, generator)
+        case["visible"] = random_visible("padding", 2, n, n, generator)
     return case
 
 
@@ -141,8 +210,21 @@ def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: 
         wirings = tuple(wire(block, n_out))[:24]
         if not wirings:
             continue
-        for assignment in assignments(candidate.parameters, ("ids",), ("mask",), {"target": None, "flag": None, "dropout": None, "positions": None}):
-            facts = {"seed": candidate.program.first_seed, "n_heads": block.n_heads, "block": block, "d_model": block.d_model, "not": layers.unlikely(candidate), "rank": rank, "partial": False}
+        for assignment in assignments(
+            candidate.parameters,
+            ("ids",),
+            ("mask",),
+            {"target": None, "flag": None, "dropout": None, "positions": None},
+        ):
+            facts = {
+                "seed": candidate.program.first_seed,
+                "n_heads": block.n_heads,
+                "block": block,
+                "d_model": block.d_model,
+                "not": layers.unlikely(candidate),
+                "rank": rank,
+                "partial": False,
+            }
             said = (assignment.said([p["name"] for p in candidate.parameters]),)
             plain = _model_run(candidate, block, assignment, None, rank)
             mask = "mask" in assignment.roles.values()
@@ -153,12 +235,20 @@ def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: 
                     raise
                 works = False
             if works:
-                yield Reading((*said, "no mask given") if mask else said, plain, 0.6 if mask else 0.0, wirings, {**facts, "partial": mask})
+                yield Reading(
+                    (*said, "no mask given") if mask else said,
+                    plain,
+                    0.6 if mask else 0.0,
+                    wirings,
+                    {**facts, "partial": mask},
+                )
             if mask:
                 for meaning_said, meaning in MEANINGS.items():
                     for order in ("b11k", "bk", "b1k", "b1qk", "bqk", "qk"):
                         run = _model_run(candidate, block, assignment, (meaning, order), rank)
-                        reading = Reading((*said, f"mask: {meaning_said}"), run, 0.0, wirings, {**facts, "mask": KIND_OF_RANK[order]})
+                        reading = Reading(
+                            (*said, f"mask: {meaning_said}"), run, 0.0, wirings, {**facts, "mask": KIND_OF_RANK[order]}
+                        )
                         try:
                             if "output" in run(ids_case(reading, 0)):
                                 yield reading
@@ -167,8 +257,12 @@ def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: 
                                 raise
 
 
-def _model_run(candidate: Candidate, block: Block, assignment: Assignment, mask: tuple[str, str] | None, rank: int) -> Any:
-    required = {assignment.roles[p["name"]] for p in candidate.parameters if p["name"] in assignment.roles and not p["optional"]}
+def _model_run(
+    candidate: Candidate, block: Block, assignment: Assignment, mask: tuple[str, str] | None, rank: int
+) -> Any:
+    required = {
+        assignment.roles[p["name"]] for p in candidate.parameters if p["name"] in assignment.roles and not p["optional"]
+    }
 
     def run(case: Case) -> dict[str, Tensor]:
         values: dict[str, Any] = {"ids": case["ids"]}
@@ -193,12 +287,21 @@ def text_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
 
 
 def pool(x: Tensor, how: How) -> Tensor:
-    kinds = {"mean": x.mean(1), "last": x[:, -1], "max": x.amax(1), "sum": x.sum(1), "second": x[:, 1], "batch": x.mean(0, keepdim=True)[:, 0].expand(x.shape[0], -1)}
+    kinds = {
+        "mean": x.mean(1),
+        "last": x[:, -1],
+        "max": x.amax(1),
+        "sum": x.sum(1),
+        "second": x[:, 1],
+        "batch": x.mean(0, keepdim=True)[:, 0].expand(x.shape[0], -1),
+    }
     return kinds.get(str(how.get("pool")), x[:, 0])
 
 
 def classifier_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
-    x = finish(run_stack(embed(case["ids"], w, how), w["layers"], case.get("visible"), how, reading.facts["n_heads"]), w, how)
+    x = finish(
+        run_stack(embed(case["ids"], w, how), w["layers"], case.get("visible"), how, reading.facts["n_heads"]), w, how
+    )
     return to_logits(pool(x, how), w, how)
 
 
@@ -243,12 +346,23 @@ def pair_wirings(block: Block) -> Iterator[Weights]:
         return
     named = sorted(stacks, key=lambda n: (bool(re.search(r"(?i)dec|tgt|trg", n)), len(next(iter(stacks[n])))))
     facts, d = block.made.facts, block.d_model
-    for encoder, decoder in zip(all_layers(stacks[named[0]], block.n_heads, facts, d), all_layers(stacks[named[1]], block.n_heads, facts, d, cross=True), strict=False):
+    for encoder, decoder in zip(
+        all_layers(stacks[named[0]], block.n_heads, facts, d),
+        all_layers(stacks[named[1]], block.n_heads, facts, d, cross=True),
+        strict=False,
+    ):
         for w in rest_wirings(rest, facts, d, (VOCAB,)):
             tables = w["all tables"]
             if tables:
                 ends = [n for _, n in norms(rest) if n["weight"].shape == (d,)]
-                places = [t.reshape(-1, d) for n, t in rest.items() if t.shape[-1] == d and t.numel() == N_MOST * d and t.ndim in (2, 3) and re.search(r"(?i)pos|wpe|pe\b", n)]
+                places = [
+                    t.reshape(-1, d)
+                    for n, t in rest.items()
+                    if t.shape[-1] == d
+                    and t.numel() == N_MOST * d
+                    and t.ndim in (2, 3)
+                    and re.search(r"(?i)pos|wpe|pe\b", n)
+                ]
                 yield {
                     **w, "encoder": encoder, "decoder": decoder, "source": {**w, "tokens": tables[0], "final": ends[0] if len(ends) == 2 else None, "positions": places[0] if places else None},
                     "target": {**w, "tokens": tables[-1], "final": ends[-1] if ends else None, "positions": places[-1] if places else None},
@@ -260,22 +374,54 @@ def pair_readings(candidate: Candidate) -> Iterator[Reading]:
         wirings = tuple(pair_wirings(block))[:24]
         if not wirings:
             continue
-        for assignment in assignments(candidate.parameters, ("ids", "target"), ("memory_mask", "tgt_mask"), {"flag": None, "dropout": None}):
+        for assignment in assignments(
+            candidate.parameters, ("ids", "target"), ("memory_mask", "tgt_mask"), {"flag": None, "dropout": None}
+        ):
             taken = [r for r in ("memory_mask", "tgt_mask") if r in assignment.roles.values()]
             for meaning in ("keep", "block", "added") if taken else ("",):
-                for source, target in (("b11k", "b1qk"), ("b1k", "bqk"), ("bk", "qk"), ("b11k", "qk"), ("b1qk", "b1qk")) if taken else (("", ""),):
-                    def run(case: Case, block: Block = block, assignment: Assignment = assignment, meaning: str = meaning, source: str = source, target: str = target, taken: list[str] = taken) -> dict[str, Tensor]:
+                for source, target in (
+                    (("b11k", "b1qk"), ("b1k", "bqk"), ("bk", "qk"), ("b11k", "qk"), ("b1qk", "b1qk"))
+                    if taken
+                    else (("", ""),)
+                ):
+
+                    def run(
+                        case: Case,
+                        block: Block = block,
+                        assignment: Assignment = assignment,
+                        meaning: str = meaning,
+                        source: str = source,
+                        target: str = target,
+                        taken: list[str] = taken,
+                    ) -> dict[str, Tensor]:
                         values: dict[str, Any] = {"ids": case["ids"], "target": case["target"]}
                         if taken:
-                            values["memory_mask"] = encode_mask(case["memory_visible"][:, :, : 1 if source[2] == "1" or source in ("bk", "b1k") else None], meaning, source, block.n_heads)
+                            values["memory_mask"] = encode_mask(
+                                case["memory_visible"][
+                                    :, :, : 1 if source[2] == "1" or source in ("bk", "b1k") else None
+                                ],
+                                meaning,
+                                source,
+                                block.n_heads,
+                            )
                             values["tgt_mask"] = encode_mask(case["visible"], meaning, target, block.n_heads)
                         for _, t in tensors_of(call(candidate, block.target, assignment, values)):
                             if t.is_floating_point() and t.ndim == 3 and t.shape[:2] == case["target"].shape:
                                 return {"output": t.double()}
                         return {}
 
-                    facts = {"seed": candidate.program.first_seed, "n_heads": block.n_heads, "block": block, "d_model": block.d_model, "not": layers.unlikely(candidate), "masks": bool(taken)}
-                    said = (assignment.said([p["name"] for p in candidate.parameters]), *((f"masks given: {meaning}",) if taken else ("masks made inside",)))
+                    facts = {
+                        "seed": candidate.program.first_seed,
+                        "n_heads": block.n_heads,
+                        "block": block,
+                        "d_model": block.d_model,
+                        "not": layers.unlikely(candidate),
+                        "masks": bool(taken),
+                    }
+                    said = (
+                        assignment.said([p["name"] for p in candidate.parameters]),
+                        *((f"masks given: {meaning}",) if taken else ("masks made inside",)),
+                    )
                     reading = Reading(said, run, 0.0, wirings, facts)
                     try:
                         if "output" in run(pair_case(reading, 0)):
@@ -294,7 +440,13 @@ def pair_case(reading: Reading, number: int) -> Case:
         real[1, -2:] = False
         ids[1, -2:] = PAD
     causal = torch.ones(m, m, dtype=torch.bool).tril()
-    return {"ids": ids, "target": target, "memory_visible": real[:, None, None].expand(2, 1, m, n), "encoder_visible": real[:, None, None].expand(2, 1, n, n), "visible": causal.expand(2, 1, m, m).contiguous()}
+    return {
+        "ids": ids,
+        "target": target,
+        "memory_visible": real[:, None, None].expand(2, 1, m, n),
+        "encoder_visible": real[:, None, None].expand(2, 1, n, n),
+        "visible": causal.expand(2, 1, m, m).contiguous(),
+    }
 
 
 def pair_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
@@ -337,12 +489,18 @@ def image_wirings(block: Block) -> Iterator[Weights]:
     if len(stacks) != 1:
         return
     d = block.d_model
-    patches = [own for own in linears(rest).values() if next(iter(own.values())).numel() == d * images.CHANNELS * images.PATCH**2]
+    patches = [
+        own
+        for own in linears(rest).values()
+        if next(iter(own.values())).numel() == d * images.CHANNELS * images.PATCH**2
+    ]
     if not patches:
         return
     t = patches[0].get("weight", patches[0].get("bare"))
     assert t is not None
-    matrices = [("cpq", t.flatten(1))] if t.ndim == 4 else [(p, t if t.shape[0] == d else t.T) for p in images.PIXELS.values()]
+    matrices = (
+        [("cpq", t.flatten(1))] if t.ndim == 4 else [(p, t if t.shape[0] == d else t.T) for p in images.PIXELS.values()]
+    )
     for own in all_layers(next(iter(stacks.values())), block.n_heads, block.made.facts, d):
         for w in rest_wirings(rest, block.made.facts, d, (N_CLASSES,)):
             for pixels, matrix in matrices:
@@ -355,14 +513,27 @@ def image_readings(candidate: Candidate) -> Iterator[Reading]:
         if not wirings:
             continue
         for assignment in assignments(candidate.parameters, ("image",), (), {"flag": None, "mask": None}):
+
             def run(case: Case, block: Block = block, assignment: Assignment = assignment) -> dict[str, Tensor]:
                 for _, t in tensors_of(call(candidate, block.target, assignment, {"image": case["image"]})):
                     if t.is_floating_point() and t.ndim == 2 and t.shape[0] == 2:
                         return {"output": t.double()}
                 return {}
 
-            facts = {"seed": candidate.program.first_seed, "n_heads": block.n_heads, "block": block, "d_model": block.d_model, "not": layers.unlikely(candidate)}
-            reading = Reading((assignment.said([p["name"] for p in candidate.parameters]), "image [batch, channel, row, column]"), run, 0.0, wirings, facts)
+            facts = {
+                "seed": candidate.program.first_seed,
+                "n_heads": block.n_heads,
+                "block": block,
+                "d_model": block.d_model,
+                "not": layers.unlikely(candidate),
+            }
+            reading = Reading(
+                (assignment.said([p["name"] for p in candidate.parameters]), "image [batch, channel, row, column]"),
+                run,
+                0.0,
+                wirings,
+                facts,
+            )
             if "output" in run(images.patch_cases(reading, 0)):
                 yield reading
 
@@ -398,4 +569,3 @@ VIT = Subject(
     conventions=(*(c for c in layers.CONVENTIONS if c.option != "causal"), Convention("pool", "mean", "the mean of all tokens"), Convention("norm_place", "after pooling", "the last norm after pooling")),
     readings=image_readings, cases=images.patch_cases, expected=image_expected, kinds=("class", "instance"), strict=False, n_cases=2,
 )  # fmt: skip
-

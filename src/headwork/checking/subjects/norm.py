@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from headwork.checking import equations
-from headwork.checking.calling import SIZES, Candidate, pick, role_of
+from headwork.checking.calling import Candidate, pick, role_of
+from headwork.checking.names import SIZES
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.subjects.simple import Target, ways, works
 from headwork.checking.wiring import norms
@@ -52,16 +53,31 @@ RMS_MISTAKES = (
 
 
 def readings(candidate: Candidate) -> Iterator[Reading]:
-    for target, _, assignment in ways(candidate, (("x",), ("x", "weight"), ("x", "weight", "bias")), ("weight", "bias", "eps"), {"d": D}, {"eps": GIVEN_EPS}):
+    for target, _, assignment in ways(
+        candidate,
+        (("x",), ("x", "weight"), ("x", "weight", "bias")),
+        ("weight", "bias", "eps"),
+        {"d": D},
+        {"eps": GIVEN_EPS},
+    ):
         taken = set(assignment.roles.values())
         for rank, said in ((3, "batch, token, width"), (2, "token, width")):
-            def run(case: Case, target: Target = target, assignment: Any = assignment, taken: set[str] = taken) -> dict[str, Tensor]:
+
+            def run(
+                case: Case, target: Target = target, assignment: Any = assignment, taken: set[str] = taken
+            ) -> dict[str, Tensor]:
                 result = target.call(assignment, {k: v for k, v in case.items() if k in taken})
                 found = pick(result, case["x"].shape)
                 return {} if found is None else {"output": found[1]}
 
             facts = {"rank": rank, "taken": taken, "seed": candidate.program.first_seed}
-            reading = Reading((assignment.said([p["name"] for p in candidate.parameters]), said), run, 0.1 * (rank != 3), tuple(wirings(target, taken)), facts)
+            reading = Reading(
+                (assignment.said([p["name"] for p in candidate.parameters]), said),
+                run,
+                0.1 * (rank != 3),
+                tuple(wirings(target, taken)),
+                facts,
+            )
             if works(run, cases(reading, 0)):
                 yield reading
                 break
@@ -100,7 +116,9 @@ def _expected(case: Case, reading: Reading, w: Weights, how: How, kind: str) -> 
     taken = reading.facts["taken"]
     weight = case["weight"] if "weight" in taken else w.get("weight")
     bias = case["bias"] if "bias" in taken else w.get("bias")
-    if (how.get("gain") in ("not used", "divided", "one more") and weight is None) or (how.get("offset") and bias is None):
+    if (how.get("gain") in ("not used", "divided", "one more") and weight is None) or (
+        how.get("offset") and bias is None
+    ):
         raise ValueError("there is none")
     if kind == "rms":
         return equations.rms_norm(case["x"], weight, w["eps"], how)

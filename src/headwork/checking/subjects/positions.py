@@ -26,7 +26,13 @@ def table_cases(reading: Reading, number: int) -> Case:
     n = (9, 6, 4, 1)[number % 4]
     d = D if reading.facts["fixed"] or number != 2 else 8
     x = torch.randn(2, n, d, generator=generator, dtype=torch.float64)
-    return {"x": x, "n": n, "d": d, "positions": torch.arange(n), "ids": torch.randint(0, 9, (2, n), generator=generator)}
+    return {
+        "x": x,
+        "n": n,
+        "d": d,
+        "positions": torch.arange(n),
+        "ids": torch.randint(0, 9, (2, n), generator=generator),
+    }
 
 
 DECODINGS = {"returned": 0.0, "added to x": 1.0, "added to x sqrt(d)": -1.0}
@@ -55,8 +61,18 @@ def decode_table(result: Result, case: Case, decoding: str, order: str) -> dict[
 
 
 def table_readings(candidate: Candidate, wirings: Any = None) -> Iterator[Reading]:
-    sets = (("n", "d"), ("x",), ("n",), ("positions",)) if candidate.kind == "function" else (("x",), ("positions",), ("n",), ("ids",))
-    for target, roles, assignment in ways(candidate, sets, (), {"base": 10000.0, "d": D, "n": N_MOST}, {"d_model": D, "n_tokens": N_MOST}):
+    sets = (
+        (("n", "d"), ("x",), ("n",), ("positions",))
+        if candidate.kind == "function"
+        else (("x",), ("positions",), ("n",), ("ids",))
+    )
+    for target, roles, assignment in ways(
+        candidate,
+        sets,
+        (),
+        {"base": 10000.0, "d": D, "n": N_MOST},
+        {"d_model": D, "d_ff": D, "d_head": D, "n_tokens": N_MOST},
+    ):
         wired = ({},) if wirings is None else tuple(wirings(target))
         if not wired:
             continue
@@ -66,7 +82,13 @@ def table_readings(candidate: Candidate, wirings: Any = None) -> Iterator[Readin
                 if decoding != "returned" and "x" not in roles:
                     continue
 
-                def run(case: Case, target: Target = target, assignment: Any = assignment, decoding: str = decoding, order: str = order) -> dict[str, Tensor]:
+                def run(
+                    case: Case,
+                    target: Target = target,
+                    assignment: Any = assignment,
+                    decoding: str = decoding,
+                    order: str = order,
+                ) -> dict[str, Tensor]:
                     values = dict(case)
                     if order != "batch first":
                         values["x"] = case["x"].transpose(0, 1).contiguous()
@@ -74,7 +96,13 @@ def table_readings(candidate: Candidate, wirings: Any = None) -> Iterator[Readin
 
                 facts = {"fixed": "d" not in roles, "seed": candidate.program.first_seed, "decoding": decoding}
                 said = (assignment.said([p["name"] for p in candidate.parameters]), f"the code is {decoding}", order)
-                reading = Reading(said if "x" in roles else said[:2], run, list(DECODINGS).index(decoding) * 0.1 + 0.05 * (order != "batch first"), wired, facts)
+                reading = Reading(
+                    said if "x" in roles else said[:2],
+                    run,
+                    list(DECODINGS).index(decoding) * 0.1 + 0.05 * (order != "batch first"),
+                    wired,
+                    facts,
+                )
                 if works(run, table_cases(reading, 0)):
                     found = True
                     yield reading
@@ -189,26 +217,61 @@ def rotary_cases(reading: Reading, number: int) -> Case:
 def tables(n: int, style: str) -> dict[str, Tensor]:
     i = torch.arange(D_HEAD // 2, dtype=torch.float64)
     angles = torch.arange(n, dtype=torch.float64)[:, None] * 10000.0 ** (-2 * i / D_HEAD)
-    whole = torch.cat([angles, angles], -1) if style == "halves" else angles.repeat_interleave(2, -1) if style == "pairs" else angles
+    whole = (
+        torch.cat([angles, angles], -1)
+        if style == "halves"
+        else angles.repeat_interleave(2, -1)
+        if style == "pairs"
+        else angles
+    )
     return {"cos": whole.cos(), "sin": whole.sin(), "freqs": torch.polar(torch.ones_like(angles), angles)}
 
 
 def rotary_readings(candidate: Candidate) -> Iterator[Reading]:
-    sets = (("x",), ("x", "positions"), ("q", "k"), ("q", "k", "positions"), ("x", "cos", "sin"), ("q", "k", "cos", "sin"), ("x", "freqs"), ("q", "k", "freqs"))
+    sets = (
+        ("x",),
+        ("x", "positions"),
+        ("q", "k"),
+        ("q", "k", "positions"),
+        ("x", "cos", "sin"),
+        ("q", "k", "cos", "sin"),
+        ("x", "freqs"),
+        ("q", "k", "freqs"),
+    )
     sizes = {"d_model": D_HEAD, "d_head": D_HEAD, "n_tokens": N_MOST, "base": 10000.0}
-    for target, roles, assignment in ways(candidate, sets, ("positions",), {"base": 10000.0, "d": D_HEAD, "n": N_MOST, "dim": None}, sizes):
+    for target, roles, assignment in ways(
+        candidate, sets, ("positions",), {"base": 10000.0, "d": D_HEAD, "n": N_MOST, "dim": None}, sizes
+    ):
         moves = "positions" in assignment.roles.values()
         styles = ("halves", "pairs", "half") if "cos" in roles else ("",)
         for layout, (encode, decode) in LAYOUTS.items():
             for style in styles:
-                def run(case: Case, target: Target = target, assignment: Any = assignment, encode: Any = encode, decode: Any = decode, style: str = style) -> dict[str, Tensor]:
+
+                def run(
+                    case: Case,
+                    target: Target = target,
+                    assignment: Any = assignment,
+                    encode: Any = encode,
+                    decode: Any = decode,
+                    style: str = style,
+                ) -> dict[str, Tensor]:
                     x = encode(case["x"])
-                    values = {"x": x, "q": x, "k": encode(case["k"]), "positions": case["positions"], **tables(case["x"].shape[2], style)}
+                    values = {
+                        "x": x,
+                        "q": x,
+                        "k": encode(case["k"]),
+                        "positions": case["positions"],
+                        **tables(case["x"].shape[2], style),
+                    }
                     found = pick(target.call(assignment, values), x.shape)
                     return {} if found is None else {"output": decode(found[1])}
 
                 facts = {"layout": layout, "moves": moves, "seed": candidate.program.first_seed}
-                said = (assignment.said([p["name"] for p in candidate.parameters]), layout, *((f"angles in {style}",) if style else ()))
+                said = (
+                    assignment.said([p["name"] for p in candidate.parameters]),
+                    layout,
+                    *((f"angles in {style}",) if style else ()),
+                )
                 reading = Reading(said, run, 0.05 * list(LAYOUTS).index(layout), facts=facts)
                 if works(run, rotary_cases(reading, 0)):
                     yield reading
@@ -257,12 +320,25 @@ def alibi_cases(reading: Reading, number: int) -> Case:
 
 
 def alibi_readings(candidate: Candidate) -> Iterator[Reading]:
-    for target, roles, assignment in ways(candidate, (("n_heads", "n"), ("n_heads",), ("n_heads", "n", "n_key"), ("n",), ("n", "n_key")), (), {"n": 6}, {"n_heads": 4, "n_tokens": N_MOST}):
+    for target, roles, assignment in ways(
+        candidate,
+        (("n_heads", "n"), ("n_heads",), ("n_heads", "n", "n_key"), ("n",), ("n", "n_key")),
+        (),
+        {"n": 6},
+        {"n_heads": 4, "n_tokens": N_MOST},
+    ):
         for kind in ("bias", "slopes"):
-            def run(case: Case, target: Target = target, assignment: Any = assignment, kind: str = kind) -> dict[str, Tensor]:
+
+            def run(
+                case: Case, target: Target = target, assignment: Any = assignment, kind: str = kind
+            ) -> dict[str, Tensor]:
                 h, n = case["n_heads"], case["n"]
                 result = target.call(assignment, case)
-                if isinstance(result.value, list) and len(result.value) == h and all(isinstance(v, int | float) for v in result.value):
+                if (
+                    isinstance(result.value, list)
+                    and len(result.value) == h
+                    and all(isinstance(v, int | float) for v in result.value)
+                ):
                     result = Result(torch.tensor(result.value, dtype=torch.float64))
                 for _, t in tensors_of(result):
                     if kind == "slopes" and t.numel() == h:
@@ -273,7 +349,12 @@ def alibi_readings(candidate: Candidate) -> Iterator[Reading]:
                 return {}
 
             facts = {"free": "n_heads" in roles, "kind": kind, "seed": 0}
-            reading = Reading((assignment.said([p["name"] for p in candidate.parameters]), f"returns the {kind}"), run, 0.1 * (kind == "slopes"), facts=facts)
+            reading = Reading(
+                (assignment.said([p["name"] for p in candidate.parameters]), f"returns the {kind}"),
+                run,
+                0.1 * (kind == "slopes"),
+                facts=facts,
+            )
             if works(run, alibi_cases(reading, 0)):
                 yield reading
                 break
@@ -283,7 +364,9 @@ def alibi_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor
     if reading.facts["kind"] == "slopes":
         if how.get("sides"):
             raise ValueError("there are no sides")
-        return -equations.alibi(case["n_heads"], 2, 2, {k: v for k, v in how.items() if k == "slopes"})[:, 1, 0] * (1 if how.get("sign") != "minus" else -1)
+        return -equations.alibi(case["n_heads"], 2, 2, {k: v for k, v in how.items() if k == "slopes"})[:, 1, 0] * (
+            1 if how.get("sign") != "minus" else -1
+        )
     bias = equations.alibi(case["n_heads"], case["n"], case["n_key"], how)
     if how.get("future") == "hidden":
         n = case["n"]
@@ -329,7 +412,12 @@ def relative_readings(candidate: Candidate) -> Iterator[Reading]:
             break
     else:
         limit = None
-    for target, _, assignment in ways(candidate, (("n",), ("n", "n_key")), (), {}, {}) if limit is None else ways(candidate, (("n", "radius"), ("n", "n_key", "radius")), (), {}, {}):
+    for target, _, assignment in (
+        ways(candidate, (("n",), ("n", "n_key")), (), {}, {})
+        if limit is None
+        else ways(candidate, (("n", "radius"), ("n", "n_key", "radius")), (), {}, {})
+    ):
+
         def run(case: Case, target: Target = target, assignment: Any = assignment) -> dict[str, Tensor]:
             n = case["n"]
             for _, t in tensors_of(target.call(assignment, {**case, "radius": case["most"]})):
@@ -337,7 +425,11 @@ def relative_readings(candidate: Candidate) -> Iterator[Reading]:
                     return {"output": t.double().reshape(n, n)}
             return {}
 
-        reading = Reading((assignment.said([p["name"] for p in candidate.parameters]),), run, facts={"limit": limit is not None, "seed": 0})
+        reading = Reading(
+            (assignment.said([p["name"] for p in candidate.parameters]),),
+            run,
+            facts={"limit": limit is not None, "seed": 0},
+        )
         if works(run, relative_cases(reading, 0)):
             yield reading
 

@@ -37,7 +37,11 @@ def targets(candidate: Candidate, sizes: Mapping[str, Any] | None = None) -> Ite
 
 
 def ways(
-    candidate: Candidate, role_sets: Sequence[Sequence[str]], optional: Sequence[str] = (), fixed: Mapping[str, Any] | None = None, sizes: Mapping[str, Any] | None = None
+    candidate: Candidate,
+    role_sets: Sequence[Sequence[str]],
+    optional: Sequence[str] = (),
+    fixed: Mapping[str, Any] | None = None,
+    sizes: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[Target, Sequence[str], Assignment]]:
     """Every target with every assignment of roles to its arguments."""
     usual = {"dropout": None, "flag": None, **(fixed or {})}

@@ -33,13 +33,21 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
     for target, _, assignment in ways(candidate, (("x",),), ("dim", "temperature")):
         taken = set(assignment.roles.values())
         for rank, said in ((2, "row, number"), (3, "batch, row, number"), (1, "one row")):
+
             def run(case: Case, target: Any = target, assignment: Any = assignment) -> dict[str, Tensor]:
                 x: Tensor = case["x"]
                 found = pick(target.call(assignment, {k: v for k, v in case.items() if v is not None}), x.shape)
                 return {} if found is None else {"output": found[1]}
 
-            facts = {"rank": rank, "dim": "dim" in taken, "temperature": "temperature" in taken, "seed": candidate.program.first_seed}
-            reading = Reading((assignment.said([p["name"] for p in candidate.parameters]), said), run, 0.1 * (rank != 2), facts=facts)
+            facts = {
+                "rank": rank,
+                "dim": "dim" in taken,
+                "temperature": "temperature" in taken,
+                "seed": candidate.program.first_seed,
+            }
+            reading = Reading(
+                (assignment.said([p["name"] for p in candidate.parameters]), said), run, 0.1 * (rank != 2), facts=facts
+            )
             if works(run, cases(reading, 0)):
                 yield reading
                 break
@@ -92,6 +100,6 @@ def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
 
 
 SUBJECT = Subject(
-    name="softmax", title="softmax", pattern=r"(my_|stable_|row_|custom_|_)*soft_?(arg)?max(_\w+)?", mistakes=MISTAKES, conventions=(),
+    name="softmax", title="softmax", pattern=r"(?!.*naive)(my_|stable_|row_|custom_|_)*soft_?(arg)?max(_\w+)?", mistakes=MISTAKES, conventions=(),
     readings=readings, cases=cases, expected=expected, kinds=("function", "class", "instance"),
 )  # fmt: skip
