@@ -53,6 +53,8 @@ def attention_weights(
     scores = scores * factor
     seen = visibility(scores, visible, how)
     weights = normalise(hide(scores, seen, how), how)
+    if how.get("blind") == "anything" and seen is not None:  # NaN, zeros or the mean, as each program has it
+        weights = weights.masked_fill(~seen.any(-1, keepdim=True), float("nan"))
     if how.get("hidden") == "after" and seen is not None:
         weights = weights * seen
     return weights * d**-0.5 if scale == "after" else weights

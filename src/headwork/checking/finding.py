@@ -19,7 +19,7 @@ OTHER_FRAMEWORKS = {
     "paddle": "Paddle",
     "mindspore": "MindSpore",
 }
-NOT_CANDIDATES = r"test.*|.*(_test|dataset|tokenizer|trainer|config|args|scheduler|optimizer|loader|configuration|error)|main|train.*|plot.*|show.*|visual.*|run.*|load.*|save.*|get_(data|batch).*|clones?|evaluate.*|generate.*|__.*|.*(_example|_demo|_usage)|(transformer|token|input|word|encoder|decoder|bert)_?embeddings?|.*(_block_list|_wrapper_base)"
+NOT_CANDIDATES = r"test.*|.*(dummy|placeholder|mock|stub|normalize_).*|.*(_test|dataset|tokenizer|trainer|config|args|scheduler|optimizer|loader|configuration|error)|main|train.*|plot.*|show.*|visual.*|run.*|load.*|save.*|get_(data|batch).*|clones?|evaluate.*|generate.*|__.*|.*(_example|_demo|_usage)|(transformer|token|input|word|encoder|decoder|bert)_?embeddings?|.*(_block_list|_wrapper_base)"
 
 
 class UnreadableError(ValueError):
@@ -117,6 +117,8 @@ def find(
         if wanted is not None and name != wanted:
             continue
         kind = facts["kind"]
+        if kind == "instance" and wanted is None:
+            continue
         fitting = [s for s in subjects if kind in s.kinds and fits(s, facts)]
         if as_ is not None or name in said:
             chosen = [s for s in fitting if s.name == (as_ or said.get(name))]

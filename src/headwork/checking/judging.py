@@ -71,9 +71,13 @@ def gather(candidate: Candidate, subject: Subject, limit: int = 300) -> Evidence
     return evidence
 
 
-def close(yours: Tensor, right: Tensor, tolerance: float, forgive_nan: bool) -> bool:
+def close(yours: Tensor, right: Tensor, tolerance: float, forgive_nan: bool, masked: bool = False) -> bool:
+    """Equal up to a part of the largest number; `masked`: where our answer is NaN, a query saw nothing, and any will do."""
     if yours.shape != right.shape:
         return False
+    if masked and bool(right.isnan().any()):
+        there = ~right.isnan()
+        yours, right = yours[there], right[there]
     known = right.isfinite()
     if not bool(known.all()):
         if not torch.equal(known, yours.isfinite()):
@@ -171,15 +175,15 @@ def _agreeing(
 ) -> Iterable[Explanation]:
     others: list[tuple[Case, Tensor]] | None = None
     for how, mistakes in hows:
-        wrong = len(mistakes) > 0
+        rules = {"forgive_nan": len(mistakes) > 0, "masked": bool(how.get("causal") or how.get("hidden"))}
         right = _expected(subject, case, reading, weights, how)
-        if right is None or not close(yours, right, ROUGH, wrong):
+        if right is None or not close(yours, right, ROUGH, **rules):
             continue
         if others is None:
             others = list(_more_cases(subject, reading))
         rights = [(y, _expected(subject, c, reading, weights, how)) for c, y in others]
-        if all(r is not None and close(y, r, ROUGH, wrong) for y, r in rights):
-            exact = close(yours, right, TOLERANCE, wrong)
+        if all(r is not None and close(y, r, ROUGH, **rules) for y, r in rights):
+            exact = close(yours, right, TOLERANCE, **rules)
             yield Explanation(subject, reading, weights, how, mistakes, 1 + len(others), exact)
 
 

@@ -104,14 +104,11 @@ def describe(
             if role_of(path.rpartition(".")[2], (role,), SIZES):
                 return number
         for name, number in numbers.items():
-            if (
-                role_of(name, (role,), SIZES)
-                and isinstance(number, int)
-                and re.search(rf"\b{name}\b", candidate.source)
-            ):
+            if role_of(name, (role,), SIZES) and isinstance(number, int) and re.search(rf"\b{name}\b", own):
                 return number
         return default
 
+    own = own_source(candidate.source, candidate.name) if candidate.source else ""
     n_heads = known("n_heads", 1)
     return Block(made, made.id, parameters, d_model, n_heads, known("n_kv_heads", n_heads), passed)
 

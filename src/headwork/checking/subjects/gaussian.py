@@ -88,5 +88,5 @@ SUBJECT = Subject(
         Mistake("softmax", "queries", "The softmax runs over the queries, and should run over the keys.", "Look at the softmax.", "Which axis sums to 1?", ("softmax",), "rows-or-columns"),
         Mistake("softmax", "none", "The weights are not normalised.", "Look at the weights.", "What does a row sum to?", ("softmax", "return"), None),
     ),
-    conventions=(), readings=readings, cases=cases, expected=expected, kinds=("function",), n_cases=3,
+    conventions=(), readings=readings, cases=cases, expected=expected, kinds=("function", "class", "instance"), n_cases=3,
 )  # fmt: skip

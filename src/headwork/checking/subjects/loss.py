@@ -108,5 +108,5 @@ SUBJECT = Subject(
         Mistake("size", "by batch", "The sum is divided by the size of the batch, not by the number of tokens.", "Look at the mean.", "Does a longer text have a larger loss?", ENTROPY, None),
         Mistake("size", "sum", "The losses are added, and not averaged.", "Look at the mean.", "Does a longer text have a larger loss?", ENTROPY, None),
     ),
-    conventions=(Convention("shift", "already", "the targets are taken to be shifted already"),), readings=readings, cases=cases, expected=expected, kinds=("function",), strict=False, n_cases=3,
+    conventions=(Convention("shift", "already", "the targets are taken to be shifted already"),), readings=readings, cases=cases, expected=expected, kinds=("function", "class", "instance"), strict=False, n_cases=3,
 )  # fmt: skip

@@ -99,7 +99,7 @@ CAUSAL = Subject(
         Mistake("causal", "everything", "It hides nothing.", "Look at the first row.", "What does the first token see?", TRI, CLAIM),
         Mistake("causal", "diagonal", "A token sees only itself.", "Look at the last row.", "What does the last token see?", TRI, CLAIM),
     ),
-    conventions=(), readings=causal_readings, cases=causal_cases, expected=causal_expected, strict=False, n_cases=3,
+    conventions=(), readings=causal_readings, cases=causal_cases, expected=causal_expected, kinds=("function", "class", "instance"), strict=False, n_cases=3,
 )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ PADDING = Subject(
         Mistake("side", "first sentence", "The lengths of the first sentence are used for all.", "Look at the batch.", "What if two sentences have different lengths?", END, None),
         Mistake("side", "nothing", "It hides nothing.", "Look at the comparison.", "Which token is the padding?", END, None),
     ),
-    conventions=(), readings=padding_readings, cases=padding_cases, expected=padding_expected, strict=False, n_cases=3,
+    conventions=(), readings=padding_readings, cases=padding_cases, expected=padding_expected, kinds=("function", "class", "instance"), strict=False, n_cases=3,
 )  # fmt: skip
 
 
@@ -217,5 +217,5 @@ WINDOW = Subject(
         Convention("side", "past", "towards the past only"), Convention("edge", "open", "the size counts the token itself"),
         Convention("edge", "full width", "the size is the whole width"),
     ),
-    readings=window_readings, cases=window_cases, expected=window_expected, strict=False, n_cases=3,
+    readings=window_readings, cases=window_cases, expected=window_expected, kinds=("function", "class", "instance"), strict=False, n_cases=3,
 )  # fmt: skip

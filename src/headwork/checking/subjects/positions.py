@@ -477,5 +477,5 @@ RELATIVE = Subject(
         Mistake("rows", "sum", "Positions are added, and should be subtracted.", "Look at the diagonal.", "What is the distance of a token to itself?", ("distance",), "relative-scores-know-the-shift"),
     ),
     conventions=(Convention("sign", "query - key", "query - key"), Convention("from", "zero", "counted from 0")),
-    readings=relative_readings, cases=relative_cases, expected=relative_expected, kinds=("function",), strict=False, n_cases=3,
+    readings=relative_readings, cases=relative_cases, expected=relative_expected, kinds=ALL, strict=False, n_cases=3,
 )  # fmt: skip
