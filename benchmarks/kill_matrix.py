@@ -47,7 +47,7 @@ def main() -> None:
     with ForkServer() as server, tempfile.TemporaryDirectory() as name:
         for base, mistake, style in cells:
             try:
-                report, program = judge(server, Path(name), base, mistake, style)
+                report, _ = judge(server, Path(name), base, mistake, style)
             except ProgramDiedError as error:
                 print(f"DIED {base.name} {mistake} {style}: {error}", flush=True)
                 continue

@@ -40,6 +40,8 @@ class Evidence:
     error: ProgramError | None = None
     n_tried: int = 0
     right: "Explanation | None" = None
+    perhaps: "Explanation | None" = None
+    """Right with masks that are the same for all sentences or queries, where others ran and were wrong."""
 
 
 def gather(candidate: Candidate, subject: Subject, limit: int = 300) -> Evidence:
@@ -60,15 +62,27 @@ def gather(candidate: Candidate, subject: Subject, limit: int = 300) -> Evidence
                 found = (reading, case, answer["output"])
                 evidence.readings.append(found)
                 if not reading.facts.get("partial"):
-                    evidence.right = next(iter(explanations(subject, [found], 0)), None)
-                    if evidence.right is not None:
+                    agreed = next(iter(explanations(subject, [found], 0)), None)
+                    if agreed is not None and not _is_less_general(reading, evidence):
+                        evidence.right = agreed
                         return evidence
+                    evidence.perhaps = evidence.perhaps or agreed
             if evidence.n_tried > limit:
                 break
     except ProgramError as error:
         evidence.error = error
     evidence.readings.sort(key=lambda found: found[0].cost)
     return evidence
+
+
+def _is_less_general(reading: Reading, evidence: Evidence) -> bool:
+    """Whether a mask for every sentence and query ran with the same meaning, and was not right."""
+    meaning = reading.facts.get("meaning")
+    return (
+        meaning is not None
+        and not reading.facts["general"]
+        and any(r.facts.get("meaning") == meaning and r.facts["general"] for r, _, _ in evidence.readings)
+    )
 
 
 def close(yours: Tensor, right: Tensor, tolerance: float, forgive_nan: bool, masked: bool = False) -> bool:
@@ -101,17 +115,27 @@ def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
     if evidence.right is not None:
         return evidence.right
     subject = evidence.subject
+    if evidence.perhaps is not None:
+        base = evidence.perhaps
+        general = [
+            f
+            for f in evidence.readings
+            if f[0].facts.get("general") and f[0].facts["meaning"] == base.reading.facts["meaning"]
+        ]
+        found = explanations(subject, general, 1, base=base, mistakes=_about_masks(subject))
+        return _choose(found) if found else base
     partial = [found for found in evidence.readings if found[0].facts.get("partial")]
     whole = [found for found in evidence.readings if not found[0].facts.get("partial")]
     deadline = time.monotonic() + seconds
     for n_mistakes in (0, 1, 2):
         bases = explanations(subject, partial, n_mistakes, deadline)
         for n_more in (0, 1) if bases else ():
-            about_masks = [m for m in subject.mistakes if m.option in ("hidden", "mask_of", "causal")]
             found = [
                 best
                 for base in bases
-                for best in explanations(subject, whole, n_more, deadline + seconds, base=base, mistakes=about_masks)
+                for best in explanations(
+                    subject, whole, n_more, deadline + seconds, base=base, mistakes=_about_masks(subject)
+                )
             ]
             if found:
                 return _choose(found)
@@ -124,6 +148,10 @@ def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
         if found:
             return _choose(found)
     return None
+
+
+def _about_masks(subject: Subject) -> list[Mistake]:
+    return [m for m in subject.mistakes if m.option in ("hidden", "mask_of", "causal")]
 
 
 def _choose(found: Sequence[Explanation]) -> Explanation:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -312,7 +312,7 @@ class ForkServer:
         except (OSError, EOFError):
             return 0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "ForkServer":
         return self
 
     def __exit__(

@@ -245,7 +245,13 @@ def _readings(
                     )
                     how = (*said, f"mask [{axes}]: {meaning_said}")
                     yield _reading(
-                        candidate, target, assignment, how, {**facts, "mask kind": kind}, (meaning, rank), answer
+                        candidate,
+                        target,
+                        assignment,
+                        how,
+                        {**facts, "mask kind": kind, "meaning": meaning, "general": kind == "each"},
+                        (meaning, rank),
+                        answer,
                     )
         if any_works:
             return

@@ -328,7 +328,13 @@ def _with_masks(
                 partial(runner, encodings=encodings),
                 cost + worth,
                 wirings,
-                {**facts, "kinds": kinds, "optional": optional},
+                {
+                    **facts,
+                    "kinds": kinds,
+                    "optional": optional,
+                    "meaning": meaning,
+                    "general": all(kind == "each" for kind in kinds.values()),
+                },
             )
 
 
