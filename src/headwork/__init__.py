@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwork import batches as batches
+    from headwork import checking as checking
     from headwork import choices as choices
     from headwork import convert as convert
     from headwork import data as data
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from headwork import storage as storage
     from headwork import tasks as tasks
     from headwork import training as training
+    from headwork.checking import check as check
     from headwork.convert import from_torch as from_torch
     from headwork.convert import lora as lora
     from headwork.convert import merge_lora as merge_lora
@@ -51,6 +53,7 @@ __version__ = "0.2.0"
 
 _PACKAGES = (
     "batches",
+    "checking",
     "choices",
     "convert",
     "data",
@@ -77,6 +80,7 @@ _FROM = {
     **dict.fromkeys(("from_torch", "lora", "merge_lora", "to_torch"), "convert"),
     **dict.fromkeys(("export", "load", "save"), "hub"),
     "quantize": "quantization",
+    "check": "checking",
     "train": "training",
 }
 

@@ -19,6 +19,7 @@ import headwork
 from headwork.checks import nearest
 from headwork.cli.accept import Accept
 from headwork.cli.arguments import Terminal, complain
+from headwork.cli.check import Check
 from headwork.cli.compare import Compare
 from headwork.cli.convert import Convert
 from headwork.cli.export import Export
@@ -55,6 +56,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
         Cost,
         Models,
         Lab,
+        Check,
     )
 }
 
