@@ -189,7 +189,7 @@ def test_steps_are_logged_of_a_run_that_fails_too(tmp_path: Path) -> None:
 
 def test_a_long_run_logs_every_so_many_steps() -> None:
     examples = Digits().load().train
-    for n_steps, n_logged in ((150, 150), (1000, 1000), (1001, 500), (10**6, 1000)):
+    for n_steps, n_logged in ((150, 150), (1000, 1000), (1001, 500), (10**5, 1000)):
         plan = Plan.of(examples, TrainingConfig(steps=n_steps, batch_size=8))
         assert sum(map(plan.logs, range(1, n_steps + 1))) == n_logged
 

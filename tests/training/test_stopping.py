@@ -27,6 +27,7 @@ def newest(run: Run) -> str:
     return "" if path is None else path.name
 
 
+@pytest.mark.slow
 def test_every_signal_to_one_run(tmp_path: Path, children: Children) -> None:
     """Stopped by Ctrl-C, by SIGTERM, by SIGTERM to the whole group, and killed: it goes on after each."""
     run = endless(tmp_path / "run", workers=1, accumulate=3)
