@@ -104,10 +104,9 @@ class MixtureOfExperts(nn.Module):
 
     def _stacked(self, name: str, chosen: Tensor) -> tuple[Tensor, Tensor | None]:
         """The matrix and the bias of this name, of the chosen experts of each token."""
-        maps = [expert.get_submodule(name) for expert in self.experts]
-        weight = torch.stack([part.get_parameter("weight") for part in maps])[chosen]
-        has_bias = maps[0].bias is not None
-        return weight, torch.stack([part.get_parameter("bias") for part in maps])[chosen] if has_bias else None
+        maps = [getattr(expert, name) for expert in self.experts]
+        weight = torch.stack([part.weight for part in maps])[chosen]
+        return weight, None if maps[0].bias is None else torch.stack([part.bias for part in maps])[chosen]
 
     def _activation(self, x: Tensor) -> Tensor:
         expert = self.experts[0]
@@ -120,13 +119,18 @@ class MixtureOfExperts(nn.Module):
         shared = None if self.shared is None else self.shared.one_token()
         gate = route if self.shared is None else affine(self.shared_gate)
 
+        def add_shared(mixed: Tensor, x: Tensor) -> Tensor:
+            return mixed if shared is None else mixed + torch.sigmoid(gate(x)) * shared(x)
+
         def mix(x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
             weights, chosen = choose_experts(route(x), n_active, normalised=normalised)
+            if not has_numbers(x):
+                return add_shared(self._by_token(x, weights, chosen), x)
             mixed = torch.zeros_like(x)
             for i in torch.unique(chosen).tolist():
                 token, place = torch.where(chosen == i)
                 mixed.index_add_(0, token, weights[token, place, None] * experts[i](x[token]))
-            return mixed if shared is None else mixed + torch.sigmoid(gate(x)) * shared(x)
+            return add_shared(mixed, x)
 
         return mix
 
