@@ -66,13 +66,15 @@ class Evaluate(OfRunOrModel):
                 print(f"BLEU {bleu['bleu']:.2f}, {bleu['signature']}")
 
     def measure_bleu(self, run: "Run", model: "nn.Module", examples: object) -> dict[str, object]:
+        from headwork.data import Tokenizer
         from headwork.data.text_examples import PairExamples
         from headwork.data.translations import measure_bleu
         from headwork.models import EncoderDecoder
 
-        if not isinstance(examples, PairExamples) or not isinstance(model, EncoderDecoder) or run.tokenizer is None:
+        tokenizer = run.tokenizer if isinstance(run.tokenizer, Tokenizer) else None
+        if not isinstance(examples, PairExamples) or not isinstance(model, EncoderDecoder) or tokenizer is None:
             raise ValueError(f"bleu is for a translator, got {self.run_folder}")
-        found = measure_bleu(model, run.tokenizer, examples, n_beams=self.beams, batch_size=self.batch_size)
+        found = measure_bleu(model, tokenizer, examples, n_beams=self.beams, batch_size=self.batch_size)
         return {"bleu": found.score, "signature": f"{found.signature}|beams:{self.beams}"}
 
 

@@ -11,7 +11,7 @@ spell, so the text "<pad>" is five characters and never a padding token.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, overload
 
 from headwork.extras import missing
 
@@ -223,6 +223,14 @@ class Tokenizer:
 
 
 AnyTokenizer = Tokenizer | PretrainedTokenizer
+
+
+@overload
+def make_tokenizer(choice: Characters | BytePairs | Words, texts: Iterable[str]) -> Tokenizer: ...
+
+
+@overload
+def make_tokenizer(choice: Characters | BytePairs | Words | Pretrained, texts: Iterable[str]) -> AnyTokenizer: ...
 
 
 def make_tokenizer(choice: Characters | BytePairs | Words | Pretrained, texts: Iterable[str]) -> AnyTokenizer:

@@ -13,7 +13,7 @@ from headwork import masks
 from headwork.checks import check_positive, with_article
 from headwork.generation.lookup import continue_by_lookup
 from headwork.generation.reading import TargetReader, TextReader
-from headwork.generation.sampling import Greedy, Sampling, pick
+from headwork.generation.sampling import Greedy, Sampling, pick_checked
 from headwork.models import Decoder, EncoderDecoder
 from headwork.models.model import InputKind, describe
 
@@ -210,7 +210,7 @@ def _steps(
     token = ended = None
     of_end = torch.tensor(ends, device=logits.device)
     for step in range(max_new_tokens):
-        new = pick(logits, sampling, generator, seen)
+        new = pick_checked(logits, sampling, generator, seen)
         token = new if token is None or ended is None else torch.where(ended, token, new)
         if ends:
             ended = torch.isin(token, of_end)

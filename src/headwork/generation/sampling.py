@@ -63,6 +63,16 @@ def pick(
     torch.Size([4])
     """
     check_scores(logits)
+    return pick_checked(logits, sampling, generator, seen)
+
+
+def pick_checked(
+    logits: Float[Tensor, "batch vocab"],
+    sampling: Sampling,
+    generator: torch.Generator | None,
+    seen: Bool[Tensor, "batch vocab"] | None,
+) -> Int[Tensor, "batch"]:
+    """As `pick`, of scores that a reader has checked."""
     match sampling:
         case Greedy():
             return _with_penalty(logits, sampling, seen).argmax(-1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, NoReturn, cast
 
+import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
