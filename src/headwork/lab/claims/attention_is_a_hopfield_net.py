@@ -138,7 +138,13 @@ def figure(result: Result) -> Figure:
         2, title="Attention that retrieves: the energy falls, patterns are found in one step"
     )
     for row, (beta, marker, colour) in enumerate(zip(setup.betas, MARKERS, COLOURS, strict=False)):
-        style = MEASURED | {"marker": marker, "color": colour, "label": f"measured, beta = {beta:g}", "markersize": 3.5}
+        style = MEASURED | {
+            "marker": marker,
+            "color": colour,
+            "label": f"measured, beta = {beta:g}",
+            "markersize": 4,
+            "markevery": (2 * row, 8),
+        }
         left.plot(range(setup.n_states), result.falls[row].sort().values.numpy(), **style)
     left.axhline(1, **PREDICTED | {"label": "predicted: above"})
     left.set(xlabel="start, in the order of its fall", ylabel="fall of the energy / half the squared step")
@@ -148,7 +154,7 @@ def figure(result: Result) -> Figure:
     low = 5 * result.odds[:, 1].numpy()
     style = {"color": COLOURS[0], "linestyle": "none", "marker": "o", "markerfacecolor": "white", "markersize": 4.5}
     right.errorbar(setup.betas, result.odds[:, 0].numpy(), yerr=low, capsize=3, label="measured, with 5 SD", **style)
-    right.set(xlabel="beta", ylabel="weight of the others / formula", xticks=setup.betas, ylim=(0.5, 1.7))
+    right.set(xlabel="beta", ylabel="weight of the others / formula", xticks=setup.betas, ylim=(0.85, 1.25))
     right.legend(frameon=False, loc="upper left")
     return drawing
 

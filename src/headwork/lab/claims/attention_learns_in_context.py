@@ -145,11 +145,11 @@ def figure(result: Result) -> Figure:
     )
     best = setup.n_examples / (setup.n_examples + setup.d + 1)
     left.axvline(best, color="0.7", linewidth=0.8, zorder=0)
-    left.text(best, 0.97, " N / (N + d + 1)", va="top", transform=left.get_xaxis_transform())
+    left.text(best, 0.02, " N / (N + d + 1)", va="bottom", transform=left.get_xaxis_transform())
     left.set(
         xlabel="rate of learning", ylabel="squared error, in units of d", ylim=(0, 1.15), xlim=(0, fine[-1].item())
     )
-    left.legend(frameon=False, loc="lower left")
+    left.legend(frameon=False, loc="upper right")
     layers = range(1, setup.n_layers + 1)
     right.axhline(1e-12, **PREDICTED | {"label": "predicted: below"})
     style = MEASURED | {"color": COLOURS[1], "marker": MARKERS[1], "label": "measured, layers against steps"}

@@ -19,6 +19,7 @@ It stops being true when the sum of the weights is free: with an extra score of 
 plus one"), a gate behind the head, or attention without softmax, nothing can be said without a sink.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -126,7 +127,7 @@ def predict_hull_distance(values: Float[Tensor, "key d"]) -> float:
     n, d = values.shape
     nearest = math.inf
     for size in range(1, d + 2):
-        subsets = torch.combinations(torch.arange(n), size)
+        subsets = torch.tensor(list(itertools.combinations(range(n), size)))
         points = values[subsets]
         gram = points @ points.mT + 1e-12 * torch.eye(size, dtype=values.dtype)
         weights = torch.linalg.solve(gram, torch.ones(len(subsets), size, 1, dtype=values.dtype))[..., 0]

@@ -54,7 +54,7 @@ class Result:
     pooled: float
     correlation: Float[Tensor, "shift"]
     patches: Float[Tensor, "shift 2"]
-    """Of embedded patches: the smallest relative change that any whole shift of the patches leaves."""
+    """Of embedded patches: the relative change that is left after a shift by whole patches."""
     patches_predicted: Float[Tensor, "shift"]
 
 
@@ -97,17 +97,13 @@ def _change_of_patches(setup: Setup, images: Tensor, weight: Tensor, shift: int)
         rearrange(embed_patches(x, weight), "n (row column) d -> n row column d", row=grid)
         for x in (images, images.roll(shift, 3))
     )
-    square = still.square().mean((1, 2, 3))
-    changes = [_ratio((out - still.roll(whole, 2)).square().mean((1, 2, 3)), square) for whole in range(grid)]
-    return min(changes, key=lambda change: change[0].item())
+    moved = still.roll(shift // setup.patch, 2)
+    return _ratio((out - moved).square().mean((1, 2, 3)), still.square().mean((1, 2, 3)))
 
 
 def predict_of_patches(weight: Float[Tensor, "d 1 row column"], shift: int) -> float:
-    """2 (1 - rho) for the nearer of the two whole shifts around this one."""
-    size = weight.shape[3]
-    kernel = weight.flatten(0, 2)
-    past = shift % size
-    return 2 * (1 - max(predict_correlation(kernel, past), predict_correlation(kernel, size - past) if past else 0.0))
+    """2 (1 - rho) for what is left of the shift after whole patches."""
+    return 2 * (1 - predict_correlation(weight.flatten(0, 2), shift % weight.shape[3]))
 
 
 def predict_correlation(kernel: Float[Tensor, "row column"], shift: int) -> float:
@@ -134,7 +130,7 @@ def verdict(result: Result) -> Verdict:
     least = min(seen for seen, _ in result.invariance.tolist()) ** 0.5
     patches = [
         about(
-            f"patches, image moved by {shift}, nearest whole shift",
+            f"patches, image moved by {shift}, less whole patches",
             expected,
             seen,
             **({"sd": error} if shift % setup.patch else {}),

@@ -8,7 +8,7 @@ others on one side. The hyperplane through $d$ normal points has a normal distan
 $$\mathbb E\,(\text{facets}) = 2\binom nd\; \mathbb E\,\Phi(p)^{n-d}, \qquad p \sim N(0, \tfrac1d)$$
 
 In the plane there are as many corners as facets (sides); in space, by Euler's formula, half of the facets and two.
-That is 7 of 60 keys for $d = 2$, and 19 for $d = 3$: the others can never get the largest weight.
+That is 8 of 60 keys for $d = 2$, and 19 for $d = 3$: the others can never get the largest weight.
 
 LayerNorm and RMSNorm put all keys on a sphere, where each is a corner: the key itself, as a query, picks it, since
 $k_j \cdot k_j > k_j \cdot k_i$ for any other vector of the same length. But LayerNorm takes a dimension away: for $d

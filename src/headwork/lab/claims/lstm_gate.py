@@ -140,7 +140,12 @@ def figure(result: Result) -> Figure:
     for row, (bias, marker, colour) in enumerate(zip(setup.biases, MARKERS, COLOURS, strict=False)):
         gate = 1 / (1 + math.exp(-bias))
         ax.semilogy(distance, [gate**t for t in distance], **PREDICTED | {"label": "" if row else "predicted"})
-        style = MEASURED | {"marker": marker, "color": colour, "markevery": 6, "label": f"measured, gate bias {bias:g}"}
+        style = MEASURED | {
+            "marker": marker,
+            "color": colour,
+            "markevery": (2 + row, 6),
+            "label": f"measured, gate bias {bias:g}",
+        }
         ax.semilogy(distance, result.constant[row].numpy(), **style)
     ax.axhline(1 / setup.n_tokens, color="0.6", linewidth=0.8, label="attention: 1/n")
     ax.set(xlabel="distance n - j (tokens)", ylabel="|dc_n / dc_j|", ylim=(1e-8, 3))
