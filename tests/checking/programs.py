@@ -120,7 +120,6 @@ ATTENTION = Base(
         "softmax: queries": (("SOFTMAX(scores, -1)", "SOFTMAX(scores, -2)"),),
         "softmax: heads": (("SOFTMAX(scores, -1)", "SOFTMAX(scores, 1)"),),
         "softmax: batch": (("SOFTMAX(scores, -1)", "SOFTMAX(scores, 0)"),),
-        "softmax: none": (("SOFTMAX(scores, -1)", "scores"), ("    if mask is not None:\n        scores = scores.masked_fill(mask == 0, -1e9)\n", "    if mask is not None:\n        scores = scores * mask\n")),
         "softmax: sigmoid": (("SOFTMAX(scores, -1)", "torch.sigmoid(scores)"),),
         "softmax: all": (("SOFTMAX(scores, -1)", "scores.flatten(-2).softmax(-1).view_as(scores)"),),
         "softmax: twice": (("SOFTMAX(scores, -1)", "SOFTMAX(SOFTMAX(scores, -1), -1)"),),
@@ -158,6 +157,20 @@ CAUSAL_ATTENTION = Base(
         "scores: swapped": (("MM(q, T(k))", "MM(k, T(q))"),),
     },
     {"causal: one ahead": "triu", "causal: itself hidden": "triu", "causal: future": "tril"},
+)  # fmt: skip
+SELF_ATTENTION = Base(
+    "attention",
+    "self_attention",
+    """def self_attention(q, k, v):
+    scores = MM(q, T(k)) / SQRT(k.size(-1))
+    weights = SOFTMAX(scores, -1)
+    return MM(weights, v)
+""",
+    {
+        "softmax: none": (("SOFTMAX(scores, -1)", "scores"),),
+        "softmax: log": (("SOFTMAX(scores, -1)", "torch.log_softmax(scores, -1)"),),
+        "softmax: sum": (("SOFTMAX(scores, -1)", "scores / scores.sum(-1, keepdim=True)"),),
+    },
 )  # fmt: skip
 SOFTMAX = Base(
     "softmax",
@@ -258,7 +271,7 @@ CAUSAL_SELF = Base(
         "causal: future": (("torch.tril(", "torch.triu("),),
         "causal: missing": (("        att = att.masked_fill(self.tril[:T_, :T_] == 0, float(\"-inf\"))\n", ""),),
         "softmax: queries": (("SOFTMAX(att, -1)", "SOFTMAX(att, -2)"),),
-        "split: view": (("view(B, T_, self.n_head, C // self.n_head).transpose(1, 2)", "view(B, self.n_head, T_, C // self.n_head)"),),
+        "split: view": (("view(B, T_, self.n_head, C // self.n_head).transpose(1, 2)", "reshape(B, self.n_head, T_, C // self.n_head)"),),
         "join: view": (("MM(att, v).transpose(1, 2).contiguous()", "MM(att, v).contiguous()"),),
         "hidden: after": (("        att = att.masked_fill(self.tril[:T_, :T_] == 0, float(\"-inf\"))\n        att = SOFTMAX(att, -1)\n", "        att = SOFTMAX(att, -1)\n        att = att * self.tril[:T_, :T_]\n"),),
     },
@@ -806,6 +819,6 @@ class TransformerClassifier(nn.Module):
     },
 )  # fmt: skip
 BASES = (
-    ATTENTION, CAUSAL_ATTENTION, SOFTMAX, MULTI_HEAD, CAUSAL_SELF, LAYER_NORM, RMS_NORM, GELU, FEED_FORWARD, SINUSOID, LEARNED, ROTARY, ALIBI,
+    ATTENTION, CAUSAL_ATTENTION, SELF_ATTENTION, SOFTMAX, MULTI_HEAD, CAUSAL_SELF, LAYER_NORM, RMS_NORM, GELU, FEED_FORWARD, SINUSOID, LEARNED, ROTARY, ALIBI,
     RELATIVE, CAUSAL_MASK, PADDING_MASK, WINDOW_MASK, PATCHES, POOLING, GAUSSIAN, LOSS, ENCODER_LAYER, DECODER_LAYER, GPT, VIT, SEQ2SEQ, ENCODER_MODEL,
 )  # fmt: skip

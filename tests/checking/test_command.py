@@ -103,7 +103,7 @@ def test_a_class(server, tmp_path):
     from headwork.cli.check import write_table
 
     write_table(tmp_path / "grades.csv", rows)
-    table = list(csv.DictReader((tmp_path / "grades.csv").open()))
+    table = list(csv.DictReader((tmp_path / "grades.csv").read_text().splitlines()))
     assert [row["points"] for row in table] == ["1.0", "0.5", "0.5", "0.0"]
     assert table[1]["mistakes"] == "axis: first"
 

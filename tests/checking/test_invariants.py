@@ -19,12 +19,12 @@ ATTENTION = """class SelfAttention(nn.Module):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         ("return y", "return F.dropout(y, self.p)", "Two calls with the same input differ"),
         ("return y", "return nn.Linear(d, d)(y)", "made inside of forward"),
-        ("return y", "return y.detach()", "No parameter gets a gradient"),
         (
             "return y",
             "return y - 0.1 * y.mean(0, keepdim=True)",
@@ -38,6 +38,7 @@ def test_a_broken_invariant_is_told(check, old, new, words):
     assert words in report.sentence
 
 
+@pytest.mark.slow
 def test_the_future_is_seen(check):
     program = ATTENTION.replace("SelfAttention", "CausalSelfAttention").replace(
         "return y", "return y * (1 + x.abs().mean(1, keepdim=True).mean())"
@@ -47,6 +48,13 @@ def test_the_future_is_seen(check):
     assert "Position" in report.sentence or "Example" in report.sentence
 
 
+@pytest.mark.slow
 def test_another_architecture_is_not_accused(check):
     (report,) = check(HEADER + ATTENTION.replace("return y", "return y * torch.sigmoid(x)"))
     assert report.verdict == "unknown"
+
+
+def test_no_parameter_gets_a_gradient(check):
+    (report,) = check(HEADER + ATTENTION.replace("return y", "return y.detach()"))
+    assert report.verdict == "wrong", report
+    assert "No parameter gets a gradient" in report.sentence

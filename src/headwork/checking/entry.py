@@ -282,7 +282,7 @@ def judge(candidate: Candidate, found: finding.Found, hints: int = 3) -> Report:
             break
         try:
             evidence = gather(candidate, subject)
-            explanation = explain(evidence, seconds=6.0 if found.sure else 2.0) if evidence.readings else None
+            explanation = explain(evidence, seconds=4.0 if found.sure else 1.5) if evidence.readings else None
         except (ProgramError, ProgramDiedError) as error:
             problem = error
             if isinstance(error, ProgramDiedError):

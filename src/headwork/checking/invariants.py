@@ -157,13 +157,14 @@ def gradients(candidate: Candidate, subject: Subject, reading: Reading) -> Itera
         return
     grads = run(subject.cases(reading, 0))
     dead = [n for n, g in grads.items() if g is None or g == 0]
-    # The bias of the keys shifts all scores of a query alike: its gradient is zero in a right program.
-    dead = [n for n in dead if not re.search(r"(?i)(k|key|keys|qkv|in_proj|c_attn)\w*[._]?b(ias)?$", n)]
     if dead and len(dead) == len(grads):
         yield Broken(
             "no gradient", "No parameter gets a gradient: the result is detached from the graph.", ("detach", "return")
         )
-    elif dead:
+        return
+    # The bias of the keys shifts all scores of a query alike: its gradient is zero in a right program.
+    dead = [n for n in dead if not re.search(r"(?i)(k|key|keys|qkv|in_proj|c_attn)\w*[._]?b(ias)?$", n)]
+    if dead:
         yield Broken(
             "no gradient",
             f"{', '.join(dead[:3])} {'gets' if len(dead) == 1 else 'get'} no gradient: never trained.",

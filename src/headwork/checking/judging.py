@@ -80,8 +80,8 @@ def _is_less_general(reading: Reading, evidence: Evidence) -> bool:
     meaning = reading.facts.get("meaning")
     return (
         meaning is not None
-        and not reading.facts["general"]
-        and any(r.facts.get("meaning") == meaning and r.facts["general"] for r, _, _ in evidence.readings)
+        and not reading.facts.get("general", True)
+        and any(r.facts.get("meaning") == meaning and r.facts.get("general") for r, _, _ in evidence.readings)
     )
 
 
@@ -91,6 +91,8 @@ def close(yours: Tensor, right: Tensor, tolerance: float, forgive_nan: bool, mas
         return False
     if masked and bool(right.isnan().any()):
         there = ~right.isnan()
+        if there.double().mean() < 0.3:  # hardly anything is left to agree with
+            return False
         yours, right = yours[there], right[there]
     known = right.isfinite()
     if not bool(known.all()):
@@ -151,7 +153,7 @@ def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
 
 
 def _about_masks(subject: Subject) -> list[Mistake]:
-    return [m for m in subject.mistakes if m.option in ("hidden", "mask_of", "causal")]
+    return [m for m in subject.mistakes if m.option in ("hidden", "mask_of", "causal", "memory_mask", "source_padding")]
 
 
 def _choose(found: Sequence[Explanation]) -> Explanation:
@@ -178,15 +180,15 @@ def explanations(
     for i, (reading, case, yours) in enumerate(readings):
         if found and reading.cost > found[0].reading.cost + 0.3:
             break
-        if n_mistakes == 2 and i >= 6:
+        if n_mistakes == 2 and i >= 3:
             break
-        for weights in [base.weights] if base else reading.wirings[: 200 if n_mistakes < 2 else 4]:
+        for weights in [base.weights] if base else reading.wirings[: 200 if n_mistakes < 2 else 2]:
             if time.monotonic() > deadline:
                 break
             hows = subject.hows(
                 n_mistakes, reading.facts, base.how if base else None, mistakes, base.mistakes if base else ()
             )
-            new = list(_agreeing(subject, reading, case, yours, weights, hows))
+            new = list(_agreeing(subject, reading, case, yours, weights, hows, deadline))
             found += new
             if new:
                 break
@@ -200,9 +202,12 @@ def _agreeing(
     yours: Tensor,
     weights: Weights,
     hows: Iterable[tuple[How, tuple[Mistake, ...]]],
+    deadline: float,
 ) -> Iterable[Explanation]:
     others: list[tuple[Case, Tensor]] | None = None
     for how, mistakes in hows:
+        if time.monotonic() > deadline:
+            return
         rules = {"forgive_nan": len(mistakes) > 0, "masked": bool(how.get("causal") or how.get("hidden"))}
         right = _expected(subject, case, reading, weights, how)
         if right is None or not close(yours, right, ROUGH, **rules):

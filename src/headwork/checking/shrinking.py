@@ -1,5 +1,7 @@
 """The smallest case that shows a mistake, with whole numbers."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -16,7 +18,8 @@ def smallest_case(explanation: Explanation) -> tuple[str, Tensor, Tensor] | None
         right_how["causal"] = "past"
     smaller = reading.facts.get("smaller")
     cases: list[Case] = list(smaller()) if smaller is not None else []
-    for case in [*cases, subject.cases(reading, 0), subject.cases(reading, 1)]:
+    first = subject.cases(reading, 0)
+    for case in [*cases, *pieces(first), first, subject.cases(reading, 1)]:
         try:
             yours = reading.run(case).get("output")
             right = subject.expected(case, reading, explanation.weights, right_how)
@@ -27,11 +30,38 @@ def smallest_case(explanation: Explanation) -> tuple[str, Tensor, Tensor] | None
     return None
 
 
+def pieces(case: Case) -> Iterator[Case]:
+    """The first sentences and tokens of a case."""
+    x = case.get("x")
+    if x is None or x.ndim != 3 or "q" in case:
+        return
+    visible = case.get("visible")
+    for b in range(1, min(2, x.shape[0]) + 1):
+        for n in range(1, x.shape[1]):
+            piece = {**case, "x": x[:b, :n]}
+            for name in ("memory", "values", "ids"):
+                if isinstance(case.get(name), Tensor):
+                    piece[name] = case[name][:b, : n + 1]
+            if visible is not None:
+                n_key = n if visible.shape[-1] == x.shape[1] else n + 1
+                piece["visible"] = visible[:b, :, :n, :n_key]
+            if "n" in case:
+                piece |= {"n": n, "positions": torch.arange(n)}
+            yield piece
+
+
 def describe(case: Case) -> str:
     """The inputs: in full where they are few, by their shapes where they are not."""
     parts = []
+    unused = (
+        {"memory", "values"}
+        if case.get("roles") == ("x",)
+        else {"values"}
+        if case.get("roles") == ("x", "memory")
+        else set()
+    )
     for name, value in case.items():
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) and name not in unused:
             parts.append(f"{name} = {numbers(value)}" if value.numel() <= 8 else f"{name} {list(value.shape)}")
     return ", ".join(parts)
 

@@ -48,7 +48,7 @@ SOFTMAX_MISTAKES = (
     Mistake("softmax", "sigmoid", "A sigmoid takes the place of the softmax: the weights of a query do not sum to 1.", "Look at how scores become weights.", "What do the rows of your weights sum to?", ("sigmoid", "scores"), "kernel-smoother"),
     Mistake("softmax", "log", "The weights are log_softmax: negative numbers, where softmax is meant.", "Look at the softmax.", "Are your weights positive?", SOFTMAX, "kernel-smoother"),
     Mistake("softmax", "twice", "The softmax is taken twice: the weights are nearly uniform.", "Count the softmaxes.", "What is the softmax of numbers between 0 and 1?", SOFTMAX, "softmax-saturates"),
-    Mistake("softmax", "sum", "The scores are divided by their sum, without the exponential.", "Look at how scores become weights.", "What if a score is negative?", ("sum", "scores"), "kernel-smoother"),
+    Mistake("softmax", "sum", "The scores are divided by their sum, without the exponential.", "Look at how scores become weights.", "What if a score is negative?", ("mean", "scores"), "kernel-smoother"),
 )  # fmt: skip
 PRODUCT_MISTAKES = (
     Mistake("mixed", "keys", "The weights are multiplied with the keys, not with the values.", "Look at the last product.", "What is it that attention averages?", ("mix",), "kernel-smoother"),

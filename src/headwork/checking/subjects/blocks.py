@@ -216,7 +216,7 @@ def block_readings(
                 except ProgramError as problem:
                     if problem.is_final:
                         raise
-                    error = problem
+                    error = error or problem
             if worked:
                 break
     if n == 0 and error is not None:
@@ -245,12 +245,13 @@ def _of_assignment(
                 "kinds": {}, "seed": candidate.program.first_seed, "d_model": block.d_model, "mask_roles": mask_roles, "cross_masks": cross_masks, **extra,
             }  # fmt: skip
             runner = _runner(candidate, block.target, assignment, layout, roles, mask_roles)
+            facts["grads"] = partial(_gradients, candidate, block.target, assignment, layout, roles)
             try:
                 plain = runner(case_of(facts, 0, {}), {})
             except ProgramError as problem:
                 if problem.is_final:
                     raise
-                plain, error = {}, problem
+                plain, error = {}, error or problem
             if "output" not in plain and not taken:
                 continue
             said = (assignment.said(names), layout.said)
@@ -366,6 +367,18 @@ def _runner(
     return run
 
 
+def _gradients(
+    candidate: Candidate,
+    target: str | int,
+    assignment: Assignment,
+    layout: BlockLayout,
+    roles: Sequence[str],
+    case: Case,
+) -> dict[str, float | None]:
+    values: dict[str, Any] = dict.fromkeys(r for r in assignment.roles.values() if "mask" in r)
+    return call(candidate, target, assignment, {**values, **values_of(case, layout, roles)}, grads=True).grads
+
+
 def values_of(case: Case, layout: BlockLayout, roles: Sequence[str]) -> dict[str, Tensor]:
     if tuple(roles) == ("q", "k", "v"):
         return {"q": layout.encode(case["x"]), "k": layout.encode(case["memory"]), "v": layout.encode(case["values"])}
@@ -402,7 +415,7 @@ def case_of(facts: Mapping[str, Any], number: int, kinds: Mapping[str, str]) -> 
     case = block_case(
         layout.batch, N_QUERY, n_key, d, {**masks, "shape": "cross" if over_memory else "self"}, facts["seed"] + number
     )
-    case["n_heads"] = facts["n_heads"]
+    case["n_heads"], case["roles"] = facts["n_heads"], facts["roles"]
     return case
 
 

@@ -52,7 +52,7 @@ CONVENTIONS = (
 
 
 def wire(block: Block) -> list[Weights]:
-    return attention_wirings(block.parameters, block.n_heads)
+    return attention_wirings(block.parameters, block.n_heads) if block.parameters else []
 
 
 def readings(candidate: Candidate) -> Iterator[Reading]:
