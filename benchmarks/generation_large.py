@@ -85,7 +85,8 @@ def with_ctranslate2(folder: Path, ids: list[int], n_new: int, n_threads: int) -
 
 
 LOADER = """
-import resource, sys, time, warnings
+import re, sys, time, warnings
+from pathlib import Path
 warnings.simplefilter("ignore")
 if sys.argv[1] == "headwork":
     import headwork.hub as hub
@@ -93,11 +94,13 @@ if sys.argv[1] == "headwork":
 else:
     import transformers
     load = transformers.GPT2LMHeadModel.from_pretrained
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def most():  # KiB of memory, those of mapped files too
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+before = most()
 start = time.perf_counter(), time.process_time()
 model = load(sys.argv[2])
 wall, cpu = time.perf_counter() - start[0], time.process_time() - start[1]
-print(wall, cpu, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print(wall, cpu, (most() - before) / 1024)
 """
 
 

@@ -126,6 +126,13 @@ def test_record_and_patch_work_inside() -> None:
         assert not model(ids).equal(expected)
 
 
+def test_its_products_are_not_counted() -> None:
+    model = hw.quantize(in_float32(decoder()))
+    with pytest.raises(ValueError, match=r"model must be in float32 for its products to be counted, got one in int8"):
+        hw.cost(model, some_ids(1, 3))
+    assert any(row.name == "layers.0.attention.weights" for row in hw.trace(model, some_ids(1, 3)))
+
+
 def test_bits() -> None:
     with pytest.raises(ValueError, match=r"bits must be 8, got 4: PyTorch multiplies with 4 bits slower"):
         hw.quantize(decoder(), bits=4)

@@ -119,9 +119,13 @@ def check_input(x: Tensor) -> None:
         raise ValueError("x must not require a gradient: none goes through weights in int8; use the float32 model")
 
 
+def is_int8(model: nn.Module) -> bool:
+    """Whether a part of the model is in int8."""
+    return any(isinstance(module, Int8Linear | Int8Embedding | Int8LMHead) for module in model.modules())
+
+
 def check_saved(model: nn.Module) -> None:
-    """Raise if a part of the model is in int8."""
-    if any(isinstance(module, Int8Linear | Int8Embedding | Int8LMHead) for module in model.modules()):
+    if is_int8(model):
         refuse_to_save()
 
 
