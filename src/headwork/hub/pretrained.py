@@ -23,7 +23,7 @@ from headwork.hub.sentences import with_pooling
 from headwork.hub.weights import SAFETENSORS, Stored, open_weights, read_json
 from headwork.models import Description, describe
 from headwork.storage import new_folder, sealed_json, verify
-from headwork.storage.models import BEST, CONFIG, explain_config
+from headwork.storage.models import CONFIG, explain_config
 
 MANIFEST = "manifest.json"
 ALONG = (
@@ -34,17 +34,13 @@ ALONG = (
 
 
 def is_pretrained(folder: Path | str) -> bool:
-    """Whether it is a folder of Hugging Face's (its `config.json` has a `model_type`, ours has not) or a GGUF file.
-
-    If the config cannot be read: whether there is nothing of ours beside it.
-    """
-    path = Path(folder) / CONFIG
+    """Whether it is a folder of Hugging Face's (its `config.json` has a `model_type`, ours has not) or a GGUF file."""
     if is_gguf(folder):
         return True
     try:
-        return "model_type" in sealed_json.read_json(path)
-    except sealed_json.DamagedError:
-        return path.is_file() and not any((path.parent / ours).exists() for ours in (MANIFEST, BEST))
+        return "model_type" in sealed_json.read_json(Path(folder) / CONFIG)
+    except (OSError, sealed_json.DamagedError):
+        return False
 
 
 def read_config(folder: Path | str, *, families: Sequence[Family] = FAMILIES) -> Any:
