@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent.parent
         "docs/own.md",
         "docs/pretrained.md",
         "docs/choices.md",
+        "docs/generation.md",
     ],
 )
 def test_the_code_runs(name, capsys):

@@ -105,7 +105,7 @@ def test_build_makes_the_model_of_the_config():
         ),
         (
             lambda: EncoderConfig(vocab=5, head=None),
-            "head must be ClassificationHead or TokenClassificationHead or MaskedLMHead or EmbeddingHead or NoHead, got",
+            "head must be ClassificationHead or TokenClassificationHead or MaskedLMHead or EmbeddingHead or NoHead",
         ),
         (lambda: DecoderConfig(vocab=5, heads=4), "heads must be Heads or SplitHeads, got 4"),
         (lambda: DecoderConfig(vocab=5, feed_forward=64), "feed_forward must be FeedForward or Gated.*, got 64"),

@@ -3,6 +3,7 @@
 from headwork.hub.bart import BART as BART
 from headwork.hub.bart import MBART as MBART
 from headwork.hub.bert import BERT as BERT
+from headwork.hub.chat import render_chat as render_chat
 from headwork.hub.deit import DEIT as DEIT
 from headwork.hub.distilbert import DISTILBERT as DISTILBERT
 from headwork.hub.download import find_folder as find_folder

@@ -162,7 +162,7 @@ class MultiHeadAttention(nn.Module):
         """
         query, key = self._split_one(self.query, self.query_norm), self._split_one(self.key, self.key_norm)
         value, out = affine(self.value), affine(self.out)
-        n_heads, n_kv_heads, d_value, beta = self.n_heads, self.n_kv_heads, self.d_value, self.beta
+        n_heads, n_kv_heads, d_head, d_value, beta = self.n_heads, self.n_kv_heads, self.d_head, self.d_value, self.beta
         relative, window, is_fused, attend_hidden = self.relative, self.window, self._is_fused(), self._attention()
 
         def attend(
@@ -183,10 +183,12 @@ class MultiHeadAttention(nn.Module):
             if window is not None and k.shape[2] > window:
                 k, v = k[:, :, -window:], v[:, :, -window:]
                 visible, bias = (None if t is None else t[..., -window:] for t in (visible, bias))
-            if n_kv_heads < n_heads:
-                k, v = self._for_each_query_head(k, v)
             if relative is not None:
                 q, bias = add_relative(relative, q, k.shape[2], beta, bias)
+            if n_kv_heads < n_heads:  # the heads that share a key become its queries: no key is copied
+                q = q.view(-1, n_kv_heads, n_heads // n_kv_heads, d_head)
+                if bias is not None and bias.shape[1] > 1:
+                    bias = bias.reshape(len(bias), n_kv_heads, -1, bias.shape[3])
             if visible is None and bias is None and is_fused:
                 heads = nn.functional.scaled_dot_product_attention(q, k, v, scale=beta)
             else:
