@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent.parent
         "docs/data.md",
         "docs/own.md",
         "docs/pretrained.md",
+        "docs/choices.md",
         "docs/generation.md",
     ],
 )

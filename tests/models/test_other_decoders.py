@@ -183,3 +183,18 @@ def test_nothing_is_paid_by_who_does_not_choose() -> None:
     assert replace(config, window=None, layer=choices.SequentialLayer()) == config
     assert not isinstance(config.build().layers[0].attention, hw.layers.CappedAttention)
     assert isinstance(decoder(**GEMMA3).layers[0].attention.query_norm, nn.Module)
+
+
+@pytest.mark.skipif("fbgemm" not in torch.backends.quantized.supported_engines, reason="there is no product in int8")
+@every_decoder
+def test_in_int8_it_is_nearly_the_same(name: str) -> None:
+    """Caps, norms, windows and experts are those of the float32 model."""
+    model, ids = make(name).float(), some_ids(2, N_TOKEN)
+    with torch.no_grad():
+        whole = model(ids)
+        rounded = hw.quantize(model, bits=8)
+        near = rounded(ids)
+        assert (near - whole).abs().max() < 0.2 * whole.abs().max()
+        one_token, cache = rounded.one_token(), rounded.new_cache()
+        pieces = torch.stack([one_token(ids[:, i : i + 1], None, cache) for i in range(N_TOKEN)], dim=1)
+    torch.testing.assert_close(pieces, near, rtol=0, atol=1e-4)
