@@ -49,6 +49,10 @@ LATE = {
     "sentencepiece": lambda: hw.hub.MarianTokenizer.load("nowhere"),
     "huggingface_hub": lambda: hw.load("owner/name"),
     "gguf": lambda: hw.hub.GgufFile("nowhere"),
+    **dict.fromkeys(
+        ("onnx", "onnxruntime", "onnxscript"),
+        lambda: hw.export(hw.models.published("digits-vit").build(), "nowhere/model.onnx"),
+    ),
 }
 """What imports a package when it is called."""
 EARLY = {
@@ -80,6 +84,9 @@ def command_for(module: str) -> str:
 
 @pytest.mark.parametrize("module", LATE)
 def test_a_package_that_is_missing_when_it_is_needed(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if module in EXTRAS["export"]:  # the three are needed together
+        for each in EXTRAS["export"]:
+            pytest.importorskip(each)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=re.escape(command_for(module))):
         LATE[module]()
