@@ -74,9 +74,7 @@ class Lab:
     def _check(self) -> None:
         check_positive(seeds=self.seeds)
         if self.document is not None and (self.name is not None or self.all):
-            raise ValueError(
-                f"document answers all questions of a sheet: leave out name and --all, got {self.document!r}"
-            )
+            raise ValueError(f"document is for a whole sheet: leave out name and --all, got {self.document!r}")
         if self.name is not None and self.all:
             raise ValueError(f"all runs every claim: leave out the name, got {self.name!r}")
         if self.set and self.name is None:
