@@ -16,7 +16,14 @@ from headwork.lab import find, labels
 from headwork.lab.catalogue import DOCUMENTS
 
 NAMES = [label.name for label in labels()]
-TRAINED = ("cnn-against-vit", "more-epochs", "vit-positions-learn-a-layout")
+TRAINED = (
+    "cnn-against-vit",
+    "heads-find-the-kernel",
+    "heads-that-can-go",
+    "more-epochs",
+    "ten-thirty-fifty",
+    "vit-positions-learn-a-layout",
+)
 """Their networks take seconds to train: `make test` does so once."""
 
 
