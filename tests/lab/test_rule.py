@@ -13,6 +13,7 @@ import inspect
 import pytest
 from tests.lab.test_claims import NAMES, TRAINED, of_the_clock, small
 
+from headwork.cli.lab import too_wide
 from headwork.lab import find
 from headwork.lab.verdict import EPS, N_SD, ROUNDING, about, at_least, exact, same
 
@@ -143,3 +144,4 @@ def test_a_claim_that_cannot_tell_does_not_hold():
     assert (finding.n_held, finding.n_sharp, finding.holds) == (2, 0, False)
     assert finding.outcome == "holds: 2 of 2 seeds, and so does a theory that is near and wrong"
     assert finding.too_wide() == ["x"]
+    assert too_wide([finding]) == ["temperature, x"]

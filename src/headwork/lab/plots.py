@@ -53,7 +53,7 @@ def series(marker: str) -> dict[str, Any]:
     >>> series("s")
     {'marker': 's', 'color': '#D55E00'}
     """
-    return {"marker": marker, "color": COLOUR_OF[marker]}
+    return {"marker": marker, "color": COLOUR_OF.get(marker, "black")}
 
 
 def whole_ticks(ax: Axes, axis: Literal["x", "y", "both"] = "x") -> None:

@@ -206,8 +206,8 @@ def figure(result: Result) -> Figure:
         right.plot(fine.numpy(), expected.numpy(), **PREDICTED | {"label": "" if column else "predicted"})
         style = MEASURED | {"color": colour, "marker": marker, "label": f"measured, share {share:g}"}
         right.plot(n, result.lead[:, column].numpy(), **style)
-    right.set(xlabel="tokens n", xticks=n, ylabel="lead of the sink's score", ylim=(0, 18))
-    right.legend(frameon=False, loc="upper left", ncols=2, fontsize=7)
+    right.set(xlabel="tokens n", xticks=n, ylabel="lead of the sink's score", ylim=(0, 14))
+    right.legend(frameon=False, loc="upper left", ncols=2, fontsize=6.5)
     return drawing
 
 

@@ -47,7 +47,7 @@ LEARNING_RATES: dict[Kind, float] = {"CNN": 8e-3, "ViT": 1e-2}
 class Setup(Experiment):
     """Numbers of images to learn from, and how long; at least one is few."""
 
-    sizes: tuple[int, ...] = (100, 200, 400, 1197)
+    sizes: tuple[int, ...] = (100, 400, 1197)
     n_steps: int = 400
     max_shift: float = 2
     """In pixels, along each axis; a patch has 2."""

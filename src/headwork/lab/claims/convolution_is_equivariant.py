@@ -170,6 +170,8 @@ def figure(result: Result) -> Figure:
         "label": f"measured, patches of {setup.patch}, moved",
     }
     ax.plot([t + 0.08 for t in setup.shifts], result.patches[:, 0].numpy(), **style)
+    style = PREDICTED | {"marker": "_", "linestyle": "none", "markersize": 12, "label": "predicted, patches"}
+    ax.plot([t + 0.08 for t in setup.shifts], result.patches_predicted.numpy(), **style)
     ax.set(
         xlabel="shift of the image (pixels)", xticks=setup.shifts, ylabel="change, relative square", ylim=(-0.15, None)
     )

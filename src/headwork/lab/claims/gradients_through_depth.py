@@ -170,7 +170,8 @@ def figure(result: Result) -> Figure:
         line = PREDICTED | {"label": "" if index else "predicted"}
         ax.semilogy(fine.numpy(), predict(kind, setup.gain, fine).numpy(), **line)
         style = MEASURED | series(marker) | {"label": f"measured, {kind}"}
-        ax.semilogy(setup.depths, result.measured[kind].numpy(), **style)
+        beside = [depth + 0.25 * (index - 2) for depth in setup.depths]  # no marker hides another
+        ax.semilogy(beside, result.measured[kind].numpy(), **style)
     ax.set(xlabel="layers", ylabel="squared gradient, input over output", xticks=setup.depths)
     ax.legend(frameon=False, loc="lower left")
     return drawing

@@ -135,7 +135,7 @@ def figure(result: Result) -> Figure:
     right.axhline(0.75 * result.accuracy, **PREDICTED | {"label": "predicted for half: above"})
     right.set(xlabel="heads switched off", ylabel="accuracy on unseen digits", ylim=(0, 1.02))
     right.locator_params(axis="x", integer=True)
-    right.legend(frameon=False, loc="lower left", fontsize=7)
+    right.legend(frameon=False, loc="center left", fontsize=7)
     return drawing
 
 

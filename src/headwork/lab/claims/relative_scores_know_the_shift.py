@@ -219,6 +219,7 @@ def figure(result: Result) -> Figure:
         style = MEASURED | series(marker) | {"label": f"measured, {kind}", "color": grey, "markersize": 3}
         left.plot(result.before[kind].flatten().numpy(), result.after[kind].flatten().numpy(), **style)
     left.set(xlabel="score of a pair of pixels", ylabel="score after a step of (1, 1)")
+    left.set_ylim(top=2.2 * high)
     left.legend(frameon=False, loc="upper left")
     query = setup.n_rows // 2 * setup.n_columns + setup.n_columns // 2
     delta = rearrange(grid_shifts(setup.n_rows, setup.n_columns), "r c i j two -> (r c) (i j) two")[query]

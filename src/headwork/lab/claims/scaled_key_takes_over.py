@@ -153,7 +153,9 @@ def figure(result: Result) -> Figure:
         style = MEASURED | series(marker) | {"label": f"measured, {sign}" if first else ""}
         left.semilogx(scales.numpy(), result.weight[:, query].numpy(), **style)
     left.set(xlabel="scale a of the key", ylabel="its weight, for six queries")
-    left.legend(frameon=False, loc="center right", title="dot product")
+    left.set_ylim(-0.05, 1.75)
+    left.set_yticks([0, 0.5, 1])
+    left.legend(frameon=False, loc="upper left", title="dot product with the key", ncols=2)
     taken, predicted = ((t > 0.5).double().mean(1) for t in (result.weight, result.predicted))
     right.axhline(1, **PRINTED | {"label": "as printed: every query"})
     right.axhline(result.positive.double().mean().item(), color="0.6", linewidth=0.8, zorder=0)

@@ -163,8 +163,10 @@ def figure(result: Result) -> Figure:
     fine = torch.logspace(-2, 3, 400)
     predicted = (log_n - fine.square() / 2).clamp(min=0)
     ax.semilogx(fine.numpy(), predicted.numpy(), **PREDICTED | {"label": "predicted for many keys"})
-    for d, marker, entropy in zip(result.setup.widths, itertools.cycle(MARKERS), result.entropy, strict=False):
-        style = MEASURED | series(marker) | {"label": f"measured, d_head = {d}"}
+    rows = zip(result.setup.widths, itertools.cycle(MARKERS), result.entropy, strict=False)
+    for index, (d, marker, entropy) in enumerate(rows):  # ever smaller, so that no marker hides another
+        size = {"markersize": max(3.0, 9.0 - 3 * index), "markerfacecolor": "none"}
+        style = MEASURED | series(marker) | size | {"label": f"measured, d_head = {d}"}
         ax.semilogx(result.spread.numpy(), entropy.numpy(), **style)
     ax.axhline(log_n, color="0.6", linewidth=0.8)
     ax.axvline(1, color="0.6", linewidth=0.8)

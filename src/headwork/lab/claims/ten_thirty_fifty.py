@@ -155,15 +155,15 @@ def figure(result: Result) -> Figure:
                 label=f"measured, {epochs} epochs",
             )
             ax.semilogy(range(epochs + 1), curve[:, 2].numpy(), color=colour, linewidth=width / 2, linestyle=":")
-            ax.plot(epochs, curve[-1, 0].item(), color=colour, marker="o", markerfacecolor="white")
+            ax.plot(epochs, curve[-1, 0].item(), color=colour, marker="o", markerfacecolor="white", zorder=5)
         ax.axhline(
             math.log(N_CLASSES), color="black", linestyle="--", linewidth=1.0, label="predicted start: about ln 10"
         )
         ax.set(
-            title=f"{name}; solid: training, dotted: unseen",
+            title=name,
             xlabel="epoch",
             xticks=(0, *setup.epochs),
-            ylabel="loss (nats)",
+            ylabel="loss (nats), dotted: unseen images",
         )
     axes[1].legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=7)
     return drawing

@@ -207,7 +207,8 @@ def figure(result: Result) -> Figure:
     left.plot(setup.kernels, predicted, **PREDICTED | {"label": "predicted, q - f(h)"})
     left.axhline(0, color="0.6", linewidth=0.8)
     for (looks, shares), marker in zip(result.unexplained.items(), ("s", "o"), strict=True):
-        left.plot(setup.kernels, shares.numpy(), **MEASURED | series(marker) | {"label": f"measured, {looks}"})
+        beside = [size + (0.1 if marker == "s" else -0.1) for size in setup.kernels]  # no marker hides another
+        left.plot(beside, shares.numpy(), **MEASURED | series(marker) | {"label": f"measured, {looks}"})
     left.set(
         xlabel="kernel size K", ylabel="share of the output that no W gives", ylim=(-0.05, 1), xticks=setup.kernels
     )

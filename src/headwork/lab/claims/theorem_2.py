@@ -162,7 +162,7 @@ def figure(result: Result) -> Figure:
         axes[3].semilogx(fine, predicted, **PREDICTED | {"label": None if step else "predicted"})
         seen = result.weights[:, row, column, target[0], target[1] + step]
         axes[3].semilogx(setup.alphas, seen.numpy(), **MEASURED | series(marker) | {"label": f"measured, {name}"})
-    axes[3].set(xlabel="alpha", ylabel="weight", ylim=(-0.05, 1.05))
+    axes[3].set(xlabel="alpha", ylabel="weight", ylim=(-0.05, 1.6), yticks=(0, 0.5, 1))
     axes[3].legend(frameon=False, fontsize=6.5, loc="upper left")
     return drawing
 

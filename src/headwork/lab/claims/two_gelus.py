@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.functional import gelu, gelu_tanh
-from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import COLOURS, MEASURED, PREDICTED, Figure, panels
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, largest_difference, seeded
 
 IN_USE = 0.044715
@@ -172,7 +172,9 @@ def verdict(result: Result) -> Verdict:
 def figure(result: Result) -> Figure:
     x, few = result.x, slice(0, None, max(1, len(result.x) // 60))
     where, most = predict()
-    drawing, (left, right) = panels(2, title=f"The two GELUs look the same, and differ by at most {most:.6f}")
+    drawing, (left, right) = panels(
+        2, title=f"The two GELUs look the same, and differ by at most {math.ceil(1e6 * most) / 1e6:g}"
+    )
     left.plot(x.numpy(), result.exact.numpy(), **PREDICTED | {"label": "exact", "linestyle": "-"})
     left.plot(x[few].numpy(), result.other[few].numpy(), **MEASURED | {"label": "with tanh", "markersize": 3.5})
     left.set(xlabel="x", ylabel="GELU", xlim=(-4, 4), ylim=(-0.5, 4))
@@ -180,11 +182,13 @@ def figure(result: Result) -> Figure:
     of_taylor = [1e4 * predict_difference(point, OF_TAYLOR) for point in x.tolist()[:: max(1, len(x) // 2000)]]
     some = x[:: max(1, len(x) // 2000)].numpy()
     right.plot(some, of_taylor, color="0.55", linewidth=1.2, label="a = 0.04554 (Taylor)")
-    right.plot(some, curve, **PREDICTED)
+    best = [1e4 * predict_difference(point, predict_constant(1)) for point in some.tolist()]
+    right.plot(some, best, color=COLOURS[0], linewidth=1.2, label="a = 0.04438 (best for GELU)")
+    right.plot(some, curve, **PREDICTED | {"label": "predicted, a = 0.044715"})
     right.plot(x[few].numpy(), 1e4 * result.difference[few].numpy(), **MEASURED | {"markersize": 3.5})
     right.axvline(where, color="0.6", linewidth=0.8, zorder=0)
     right.axvline(-where, color="0.6", linewidth=0.8, zorder=0)
-    right.set(xlabel="x", ylabel="exact - with tanh (1e-4)", ylim=(-12, 3))
+    right.set(xlabel="x", ylabel="exact - with tanh (1e-4)", ylim=(-15, 5))
     for ax in (left, right):
         ax.legend(frameon=False, loc="upper left" if ax is left else "lower center", fontsize=7)
     return drawing
