@@ -64,6 +64,7 @@ LATE = {
     "gguf": lambda: hw.hub.GgufFile("nowhere"),
     "pyarrow": lambda: next(read_rows(Path("nowhere.parquet"))),
     "sacrebleu": measure_bleu,
+    "jinja2": lambda: hw.hub.render_chat("", [{"role": "user", "content": "Hello"}]),
 }
 """What imports a package when it is called."""
 EARLY = {
