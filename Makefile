@@ -79,3 +79,4 @@ torture: .venv/installed
 	$(BIN)/python -m benchmarks.torture
 	$(BIN)/python -m benchmarks.torture_folders
 	$(BIN)/python -m benchmarks.torture_numbers
+	$(BIN)/python -m benchmarks.torture_input

@@ -93,6 +93,7 @@ def test_stopped_and_resumed_bitwise_from_python(tmp_path: Path, looks: int) -> 
     assert differences(tmp_path / "stopped", tmp_path / "alone") == []
 
 
+@pytest.mark.slow
 def test_killed_early_and_resumed_bitwise_on_the_command_line(tmp_path: Path) -> None:
     """SIGKILL before the first evaluation, then `--resume --import` in a fresh process."""
     words = ("--out", tmp_path / "alone", "--set", "training.epochs=2")

@@ -2,7 +2,9 @@
 
 import difflib
 import reprlib
+import stat
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from types import UnionType
 from typing import Annotated
 
@@ -101,6 +103,29 @@ def check_one_of(options: Collection[str], **values: str) -> None:
     for name, value in values.items():
         if value not in options:
             raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")
+
+
+def check_file(path: Path, name: str, most_bytes: int, what: str = "a file") -> None:
+    """Raise unless it is a file on a disk, of a size that can be read at once: a pipe or a device may never end.
+
+    >>> check_file(Path("/dev/zero"), "text", 100)
+    Traceback (most recent call last):
+    ValueError: text must be a file on a disk, got /dev/zero, which is a pipe or a device
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise ValueError(f"{name} must be {what} that exists, got {path}") from None
+    except OSError as error:
+        raise ValueError(f"{name} must be {what} that can be read, got {path} ({error.strerror})") from None
+    except ValueError as error:  # a name that no file can have
+        raise ValueError(f"{name} must be {what} that exists, got {str(path)!r} ({error})") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise ValueError(f"{name} must be {what}, got the folder {path}")
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{name} must be {what} on a disk, got {path}, which is a pipe or a device")
+    if found.st_size > most_bytes:
+        raise ValueError(f"{name} must have at most {most_bytes:,} bytes, got {path} with {found.st_size:,}")
 
 
 def with_article(noun: str) -> str:

@@ -1,10 +1,21 @@
 """Tables of words and numbers, as HTML, as Markdown and as text for a terminal."""
 
 import math
+import re
 from dataclasses import dataclass
 from html import escape
 
 Cell = str | int | float | None
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """The text with control characters but line ends and tabs written out: a terminal must not obey those of a file.
+
+    >>> print(printable(chr(27) + "[31mred"))
+    \\x1b[31mred
+    """
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def show(value: Cell) -> str:

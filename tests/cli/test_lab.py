@@ -34,7 +34,7 @@ def test_the_list(capsys):
     start = lines.index("C182: UC Berkeley, Data C182, Discussion 06")
     assert any(line.split()[:2] == ["1(b)", NAME] for line in lines[start:])
     _, out, _ = run(capsys, "--json")
-    assert {"name", "document", "question", "says"} == json.loads(out)[0].keys()
+    assert {"name", "document", "question", "says", "also"} == json.loads(out)[0].keys()
 
 
 def test_one_claim_prints_numbers_and_writes_page_and_figure(capsys, tmp_path):

@@ -257,7 +257,7 @@ def test_trace_and_cost_look_into_a_run(runs: Path, tmp_path: Path, capsys: pyte
         ("translate text-gpt hello", "run must be one of a translator"),
         ("translate dates ''", "texts must not be empty"),
         ("translate dates x --beams 0", "beams must be 1 or more, got 0"),
-        ("convert nowhere --out new", "folder must hold a model"),
+        ("convert nowhere --out new", "folder must be one that exists"),
         ("convert text-gpt --out new", "folder must hold a model of images"),
         ("convert digits-vit --out new", "model must have an nn.Conv2d"),
         ("convert digits-resnet --out digits-vit", "out must be a new folder"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix
 
 from headwork.figures import Mistake, draw_confusion_matrix, draw_mistakes, figure_to_svg, worst_mistakes
-from headwork.figures.confusion import count_confusions
+from headwork.figures.confusion import N_CLASSES_DRAWN, count_confusions, list_classes, most_confused
 
 LABELS = tuple("abcde")
 
@@ -126,3 +126,33 @@ def test_images_of_any_kind_are_drawn(n_channels, n, tmp_path):
 def test_bad_input_is_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("n_classes", [41, 10_000])
+def test_of_many_classes_those_with_the_most_mistakes_are_drawn(n_classes: int) -> None:
+    """A matrix of 10,000 x 10,000 would take gigabytes, and nobody could read its names."""
+    truth = torch.arange(n_classes).repeat(2)
+    predicted = truth.clone()
+    predicted[: n_classes // 2] = n_classes - 1  # the first half is right once of two times
+    drawn = most_confused(truth, predicted, n_classes).tolist()
+    assert len(drawn) == N_CLASSES_DRAWN
+    assert n_classes - 1 in drawn
+    assert drawn[: min(20, N_CLASSES_DRAWN - 1)] == list(range(min(20, N_CLASSES_DRAWN - 1)))
+    labels = [f"c{i}" for i in range(n_classes)]
+    figure = draw_confusion_matrix(truth, predicted, labels)
+    ax = figure.axes[0]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [labels[i] for i in drawn]
+    right, wrong = (torch.tensor(image.get_array().data) for image in ax.images)
+    assert right[0, 0] == 0.5
+    assert wrong[0, -1] == 0.5
+
+
+def test_the_table_of_classes_has_the_numbers_of_the_matrix() -> None:
+    truth, predicted = torch.randint(7, (500,)), torch.randint(7, (500,))
+    labels = list("abcdefg")
+    counts = count_confusions(truth, predicted, labels)
+    for i, (label, n, right, mistaken_for, often) in enumerate(list_classes(truth, predicted, labels)):
+        wrong = counts[i].clone()
+        wrong[i] = 0
+        assert (label, n, right, often) == (labels[i], counts[i].sum(), counts[i, i], wrong.max())
+        assert wrong[labels.index(mistaken_for)] == often

@@ -139,3 +139,46 @@ def test_a_decoder_with_layers_of_another_kind_is_drawn_without_them():
 class Ignoring(nn.Module):
     def forward(self, x: Tensor, *args: object, **kwargs: object) -> Tensor:
         return x
+
+
+def test_the_words_of_a_text_are_beside_its_weights(tmp_path):
+    config = hw.models.DecoderConfig(
+        vocab=17, d_model=12, n_layers=2, heads=choices.Heads(n_heads=3), feed_forward=choices.FeedForward(d_ff=11)
+    )
+    words = ["a", " cat", "$x$", "\n", "sat"]
+    figure = draw_inside(hw.models.Decoder(config), torch.randint(17, (1, 5)), strings=[words])
+    figure.savefig(tmp_path / "inside.png")
+    shown = ["a", "␣cat", "$x$", "⏎", "sat"]
+    panels = [ax for ax in figure.axes if ax.images]
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == shown
+    assert [label.get_text() for label in panels[-1].get_xticklabels()] == shown
+    written = [text.get_text() for ax in figure.axes for text in ax.texts]
+    assert "5 tokens:\na ␣cat $x$ ⏎ sat" in written
+    with pytest.raises(ValueError, match=r"strings must have a word for each token, \[5\] for the inputs, got \[4\]"):
+        draw_inside(hw.models.Decoder(config), torch.randint(17, (1, 5)), strings=[words[:4]])
+
+
+def test_ids_without_words_are_called_ids_and_long_texts_are_cut():
+    config = hw.models.DecoderConfig(
+        vocab=17, d_model=12, n_layers=1, heads=choices.Heads(n_heads=3), feed_forward=choices.FeedForward(d_ff=11)
+    )
+    figure = draw_inside(hw.models.Decoder(config), torch.tensor([[3, 1, 4]]))
+    assert "3 token ids:\n3 1 4" in [text.get_text() for ax in figure.axes for text in ax.texts]
+    figure = draw_inside(hw.models.Decoder(config), torch.randint(17, (1, 30)), strings=[[str(i) for i in range(30)]])
+    assert all(panel.shape == (24, 24) for panel in pictures(figure))
+    assert "of 30 tokens the first 24" in figure.subfigs[1].get_supxlabel()
+
+
+def test_cross_attention_has_the_target_beside_and_the_source_below():
+    model = ready(encoder_decoder())
+    source, target = torch.randint(37, (1, 7)), torch.randint(37, (1, 5))
+    figure = draw_inside(model, source, target, strings=["abcdefg", "vwxyz"])
+    rows = {}
+    for ax in figure.subfigs[1].axes:
+        if ax.get_ylabel():
+            rows[ax.get_ylabel()] = ax
+    for label, ax in rows.items():
+        expected = list("vwxyz") if "cross" in label or "decoder" in label else list("abcdefg")
+        assert [text.get_text() for text in ax.get_yticklabels()] == expected, label
+    last = [ax for label, ax in rows.items() if "cross" in label][-1]
+    assert [text.get_text() for text in last.get_xticklabels()] == list("abcdefg")

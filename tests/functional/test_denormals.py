@@ -34,7 +34,9 @@ assert commands.main(["probe"]) == 0
 """
 
 
-@pytest.mark.parametrize(("switch", "kept"), [(None, 0), ("1", 0), ("0", 4_000_000)])
+@pytest.mark.parametrize(
+    ("switch", "kept"), [(None, 0), pytest.param("1", 0, marks=pytest.mark.slow), ("0", 4_000_000)]
+)
 def test_the_command_line_flushes_in_every_thread(switch: str | None, kept: int) -> None:
     environment = {name: value for name, value in os.environ.items() if name != SWITCH}
     environment |= {} if switch is None else {SWITCH: switch}

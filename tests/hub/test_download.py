@@ -91,3 +91,19 @@ def test_paths_are_paths(cache: Path, tmp_path: Path) -> None:
     for path in ("nowhere", "a/b/c", "../x", "./x", "/a/b", "models/x.gguf"):
         assert find_folder(path) == Path(path)
     assert find_folder(Path("other/name")) == Path("other/name")
+
+
+def test_a_name_below_a_folder_here_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A typing error in the name of a run is said to be one, and nobody asks the Hub."""
+
+    def ask(*_: object, **__: object) -> str:
+        raise AssertionError("the Hub was asked")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", ask)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(ValueError, match="folder must be one that exists, got runs/typo: runs is a folder here"):
+        hw.load("runs/typo")
+    for path in ("./runs/typo", "runs/a/typo", "typo", "~/typo", "runs/typo/"):
+        with pytest.raises(ValueError, match=f"folder must be one that exists, got {path.strip('./')}"):
+            hw.load(path)

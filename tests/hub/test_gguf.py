@@ -252,6 +252,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
             load_pretrained(tmp_path / f"{name}.gguf")
 
 
+@pytest.mark.slow
 def test_damaged_files(tmp_path: Path) -> None:
     """Flipped, cut, and with lengths that no file has: an error in words, or a model; no hang, no other error."""
     path = write(tmp_path / "model.gguf", more=lambda writer: write_byte_pairs(writer, tmp_path))

@@ -64,7 +64,7 @@ def test_predict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", str(folder), str(tmp_path / "photo.png"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)["labels"]
     with torch.no_grad():
-        pixels = ImagePreprocessing.load(folder).read(tmp_path / "photo.png")
+        pixels = ImagePreprocessing.load(folder)(picture(30, 40))
         expected = load_pretrained(folder, dtype=torch.float32)(pixels)[0].softmax(-1)
     assert {label["label"]: pytest.approx(label["probability"], abs=1e-4) for label in said} == {
         f"kind {i}": probability for i, probability in enumerate(expected.tolist())

@@ -17,6 +17,7 @@ from headwork.tasks import Evaluation
 from headwork.training import train_run
 
 
+@pytest.mark.slow
 def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "translator", label_smoothing=0.1)
     result = train_run(run)

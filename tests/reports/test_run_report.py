@@ -181,3 +181,17 @@ def test_accuracy():
 def test_bad_input_is_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("n_classes", [40, 41, 1000, 10_000])
+def test_of_many_classes_some_are_drawn_and_all_are_in_a_table(n_classes, tmp_path):
+    """It took a minute and gigabytes to draw what nobody could read."""
+    truth = torch.arange(100) % n_classes
+    result = Classification(
+        probabilities=torch.rand(100, n_classes), truth=truth, labels=[f"label {i}" for i in range(n_classes)]
+    )
+    write_report(some_report(classification=result), tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert ("the 40 with the most mistakes are drawn" in page) == (n_classes > 40)
+    assert (f'<td data-name="class">label {n_classes - 1}</td>' in page) == (n_classes > 40)
+    assert len(page) < 300_000 + 400 * n_classes

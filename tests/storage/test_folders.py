@@ -259,12 +259,12 @@ def test_a_manifest_that_never_ends(tmp_path: Path) -> None:
     path = tmp_path / "kept" / "manifest.json"
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(DamagedError, match=r"manifest\.json is damaged: it must be a file on a disk"):
+    with pytest.raises(DamagedError, match=r"must be a file on a disk, got .*manifest\.json, which is a pipe"):
         verify(tmp_path / "kept")
     path.unlink()
     with path.open("wb") as file:
         file.truncate(2**40)
-    with pytest.raises(DamagedError, match=r"manifest\.json is damaged: it must have at most 16,777,216 bytes"):
+    with pytest.raises(DamagedError, match=r"manifest\.json must have at most 16,777,216 bytes, got"):
         verify(tmp_path / "kept")
 
 

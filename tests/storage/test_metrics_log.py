@@ -49,7 +49,7 @@ def flips(whole: bytes) -> Iterator[bytes]:
 def test_every_flipped_bit_is_found_and_its_line_is_named(tmp_path: Path) -> None:
     """Or it says the same: JSON can write some things in two ways."""
     log, path = MetricsLog(tmp_path), tmp_path / "metrics.jsonl"
-    for split in ("train", "valid", "test"):
+    for split in ("train", "test"):
         log.write(MetricRow(5, 1.0, split, {"loss": 0.5, "accuracy": 1e-7}, 1.5))
     whole, rows = path.read_bytes(), read_metrics(path)
     n_same = 0

@@ -149,7 +149,7 @@ def test_conversions_that_are_none(tmp_path: Path, conversions: object) -> None:
 def test_folders_that_hold_no_model(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="folder must hold a model"):
         load(tmp_path)
-    with pytest.raises(ValueError, match="folder must hold a model"):
+    with pytest.raises(ValueError, match=r"folder must be one that exists, got .*nowhere"):
         load(tmp_path / "nowhere")
 
 
@@ -250,6 +250,27 @@ def test_a_class_with_the_name_of_one_of_ours(tmp_path: Path) -> None:
     again = load(tmp_path / "model", classes=[Decoder])
     assert type(again) is Decoder
     assert torch.equal(again.linear.weight, model.linear.weight)
+    message = r"config\.json: Decoder is a class of your own here, with the name of one of ours: pass it, classes=\[Dec"
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "model")
+
+
+class AlibiPositions(hw.layers.AlibiPositions):
+    """Steeper than ours, with the same argument: read as ours, a model would answer something else in silence."""
+
+    def bias(self, x: torch.Tensor, n_key: int) -> torch.Tensor:
+        return 2 * super().bias(x, n_key)
+
+
+def test_a_part_with_the_name_and_the_arguments_of_one_of_ours(tmp_path: Path) -> None:
+    heads, feed_forward = choices.Heads(n_heads=2), choices.FeedForward(d_ff=8)
+    config = DecoderConfig(vocab=7, d_model=8, n_layers=1, heads=heads, feed_forward=feed_forward)
+    model = hw.models.Decoder(config, positions=AlibiPositions(n_heads=2)).eval()
+    save(model, tmp_path / "model")
+    ids = torch.arange(5)[None]
+    torch.testing.assert_close(load(tmp_path / "model", classes=[AlibiPositions])(ids), model(ids))
+    with pytest.raises(ValueError, match="AlibiPositions is a class of your own here"):
+        load(tmp_path / "model")
 
 
 @pytest.mark.usefixtures("as_users_run_it")

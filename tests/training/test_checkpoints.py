@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.training.small_runs import KINDS, Kind, StopAfter, differences, read_log, small_run
-from tests.training.test_loop import Ears
+from tests.training.test_loop import Ears, at_the_end
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
@@ -148,7 +148,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path
     if name == "model.safetensors":
         ears = Ears()
         train_run(run, ears)
-        assert ears.said[1:3] == [f"{problems[newest]}; this checkpoint is not used", "going on from step 5 of 10"]
+        not_used = f"{problems[newest]}; this checkpoint is not used"
+        assert ears.said == [f"vit in {run.folder}", not_used, "going on from step 5 of 10", at_the_end(run)]
         assert differences(run.folder, alone.folder) == []
         assert newest.with_name(f"damaged-{newest.name}").is_dir()
         for each in checkpoints(run.folder):
@@ -177,9 +178,9 @@ def test_if_all_are_damaged_the_run_begins_anew(tmp_path: Path) -> None:
         flip(path / "state.json")
     ears = Ears()
     train_run(run, ears)
-    name, *damaged, last, _ = ears.said
+    name, *damaged, last, end = ears.said
     assert name == f"vit in {run.folder}"
-    assert last == "no checkpoint can be used: beginning again at step 0"
+    assert (last, end) == ("no checkpoint can be used: beginning again at step 0", at_the_end(run))
     assert len(damaged) == 2
     assert all("state.json is damaged" in said for said in damaged)
     assert len(ears.losses) == 10
@@ -200,7 +201,12 @@ def test_a_best_that_is_damaged_is_named_and_chosen_again(tmp_path: Path, name: 
         hw.load(run.folder)
     ears = Ears()
     assert train_run(run, ears).best_step == 10
-    assert f"the best checkpoint, {best}, is damaged or missing: the best is chosen again from here on" in ears.said
+    assert ears.said == [
+        f"vit in {run.folder}",
+        f"the best checkpoint, {best}, is damaged or missing: the best is chosen again from here on",
+        "going on from step 9 of 12",
+        at_the_end(run),
+    ]
     assert json.loads((run.folder / "checkpoints/best.json").read_text())["checkpoint"] == "step-00000010"
     hw.load(run.folder)
 

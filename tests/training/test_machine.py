@@ -99,6 +99,7 @@ def test_a_busy_machine_is_noticed_and_said(
     monkeypatch: pytest.MonkeyPatch, n_threads: int, seconds: float, used: float, busy: bool
 ) -> None:
     """Threads that have to wait for a processor wait for each other: fewer of them are faster."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: n_threads)
     monkeypatch.setattr(machine.time, "monotonic", iter((100.0, 100 + seconds)).__next__)
     monkeypatch.setattr(machine.time, "process_time", iter((7.0, 7 + used)).__next__)
@@ -106,7 +107,15 @@ def test_a_busy_machine_is_noticed_and_said(
     assert (said is not None) == busy
     if said is not None:
         assert f"{n_threads} threads get the time of {used:.1f} processors" in said
-        assert "OMP_NUM_THREADS=1" in said
+        assert "OMP_WAIT_POLICY=PASSIVE" in said
+
+
+def test_threads_that_sleep_while_they_wait_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(machine.time, "monotonic", iter((100.0, 101.0)).__next__)
+    monkeypatch.setattr(machine.time, "process_time", iter((7.0, 7.1)).__next__)
+    assert describe_load(training(device="cpu")) is None
 
 
 def test_a_busy_processor_does_not_matter_to_another_device() -> None:

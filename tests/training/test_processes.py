@@ -38,6 +38,7 @@ def begin_two(children: Children, run: Run, call: str = "train_run") -> list[Chi
 needs_fsdp = pytest.mark.skipif(torch.__version__ < OLDEST_FSDP, reason="this PyTorch shards tied weights wrongly")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "kind"), [("ddp", "vit"), pytest.param("fsdp", "translator", marks=needs_fsdp)])
 def test_two_processes_are_one(tmp_path: Path, children: Children, strategy: Strategy, kind: Kind) -> None:
     """With parts, padding, augmentation, momentum and an average; stopped after the seventh step and gone on with."""

@@ -27,6 +27,7 @@ def newest(run: Run) -> str:
     return "" if path is None else path.name
 
 
+@pytest.mark.slow
 def test_every_signal_to_one_run(tmp_path: Path, children: Children) -> None:
     """Stopped by Ctrl-C, by SIGTERM, by SIGTERM to the whole group, and killed: it goes on after each."""
     run = endless(tmp_path / "run", workers=1, accumulate=3)
@@ -73,7 +74,8 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, children: Children) -> No
     assert "stopped" not in child.said
     child.kill(signal.SIGINT)
     assert child.wait() == 130, child.said
-    assert "headwork: stopped\n" in child.said
+    how = f"go on with `headwork train --resume {run.folder}`"
+    assert f"headwork: stopped at once, without saving; {how}\n" in child.said
     assert checkpoints(run.folder) == []
 
 

@@ -1,13 +1,16 @@
-"""What several commands take: a run, a model, texts on stdin, a file for a figure, and the user's own modules."""
+"""What several commands take and say: a run, a model, texts on stdin, a file for a figure, the user's own modules."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from tyro.conf import Positional, UseAppendAction, arg
+
+from headwork.checks import check_file
+from headwork.tables import printable
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
 FIGURE_ENDINGS = (".png", ".svg", ".pdf")
 LARGEST_SIZE = 10**7
+LONGEST_LINE = 10**6
+"""Characters of stdin, which may be a device that never ends a line."""
 IMPORT_HELP = "A module of your own whose classes the files of a run or model may name; can be given again."
 MODEL_HELP = (
     "A published model (see `headwork models`), a config.json file, or the folder of a model (ours or Hugging Face's) "
@@ -64,6 +69,29 @@ class OfRun(Imports):
 
 
 @dataclass(frozen=True)
+class OfRunOrModel(OfRun):
+    """The folder of a run, or of a model and the run whose data and task it shares."""
+
+    run_folder: Annotated[
+        Positional[Path], arg(name="run", help="The folder of a run or of a converted one; of any model with --like.")
+    ]
+    like: Annotated[
+        Path | None, arg(help="A run whose data, task and tokenizer to use, for a model saved without them.")
+    ] = None
+
+    def open(self) -> "tuple[Run, nn.Module]":
+        from headwork.hub import load
+        from headwork.training import open_run
+        from headwork.training.run import is_run
+
+        if self.like is None and self.run_folder.is_dir() and not is_run(self.run_folder):
+            rule = "the folder of a run, or be given with --like RUN, whose data and task it shares"
+            raise ValueError(f"run must be {rule}, got {self.run_folder}")
+        run = open_run(self.like or self.run_folder, self.own_classes)
+        return run, load(self.run_folder, classes=self.own_classes)
+
+
+@dataclass(frozen=True)
 class OfModel(Imports):
     """A model, and the size of its input."""
 
@@ -77,8 +105,8 @@ class OfModel(Imports):
         from headwork.hub import is_pretrained, read_config
         from headwork.models import CLASSES, published
         from headwork.serialise import config_from_dict
-        from headwork.storage.models import CONFIG, explain_config, read_own_config
-        from headwork.storage.sealed_json import DamagedError
+        from headwork.storage.models import CONFIG, check_passed, explain_config, read_own_config
+        from headwork.storage.sealed_json import LARGEST_JSON, DamagedError
 
         path = Path(self.model)
         if is_pretrained(path):
@@ -90,15 +118,13 @@ class OfModel(Imports):
                 rule = f"a published model, a config file (.json) that exists, or a folder with a {CONFIG}"
                 raise ValueError(f"model must be {rule}, got {path}")
             return published(self.model)
-        if not path.exists():
-            raise ValueError(f"model must be a config file that exists, got {path}")
-        if path.is_dir():
-            raise ValueError(f"model must be a config file, got the folder {path}")
+        check_file(path, "model", LARGEST_JSON, "a config file")
         try:
             data = read_own_config(path)
         except DamagedError as error:
             raise ValueError(f"model must be a config file in JSON that is whole, got {path} ({error})") from None
         with explain_config(path):
+            check_passed(data, CLASSES, self.own_classes)
             return config_from_dict(data.get("model", data), CLASSES, self.own_classes)
 
     @contextmanager
@@ -106,12 +132,27 @@ class OfModel(Imports):
         """The model and its input without their numbers: shapes and costs need none, so any size fits on a laptop."""
         from torch._subclasses.fake_tensor import FakeTensorMode
 
-        without_numbers = FakeTensorMode()
+        converted = self.load_converted()
+        without_numbers = FakeTensorMode(allow_non_fake_inputs=converted is not None)
         with without_numbers:
             config = self.find_config()
         image = self.find_image_size(config)
         with without_numbers:
-            yield config.build() if hasattr(config, "build") else config, self.make_inputs(config, image)
+            model = converted or (config.build() if hasattr(config, "build") else config)
+            yield model, self.make_inputs(config, image)
+
+    def load_converted(self) -> "nn.Module | None":
+        """The model in a folder if it was converted, which changes its weights and not its config."""
+        from headwork.storage import load
+        from headwork.storage.models import CONFIG
+        from headwork.storage.sealed_json import DamagedError, read_json
+
+        folder = Path(self.model)
+        try:
+            is_converted = "conversions" in read_json(folder / CONFIG)
+        except DamagedError:  # there is none, or it is read once more and explained
+            return None
+        return load(folder, classes=self.own_classes) if is_converted else None
 
     def find_image_size(self, config: object) -> tuple[int, int]:
         """For a model that takes images of any size: those that its run was trained on, or 32 x 32."""
@@ -142,10 +183,30 @@ class OfModel(Imports):
         return example_inputs(description, batch=self.batch, n_tokens=self.tokens or 16, image=image)
 
 
+class Terminal:
+    """A terminal that shows control characters instead of obeying them: a file or a model may have any."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return self.stream.write(printable(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def complain(text: str) -> None:
+    """Say something that is not the answer."""
+    print(f"headwork: {printable(text)}", file=sys.stderr)
+
+
 def lines_of_stdin() -> Iterator[str]:
     """Line by line as they come, without their ends."""
     try:
-        for line in sys.stdin:
+        while line := sys.stdin.readline(LONGEST_LINE + 1):
+            if len(line) > LONGEST_LINE:
+                raise ValueError(f"stdin must have lines of at most {LONGEST_LINE:,} characters, got a longer one")
             line.encode()  # some locales let through what is not a character
             yield line.rstrip("\r\n")
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
@@ -158,7 +219,7 @@ def warn_of_unknown(tokenizer: "Tokenizer", text: str) -> None:
     """Say how many characters or words of a text the model was never shown, instead of dropping them in silence."""
     n_unknown = tokenizer.encode(text).count(tokenizer.unknown)
     if n_unknown:
-        print(f"headwork: {n_unknown} tokens of {text[:40]!r} are not known to the model", file=sys.stderr)
+        complain(f"{n_unknown} tokens of {text[:40]!r} are not known to the model")
 
 
 def check_figure(path: Path | None) -> None:
@@ -170,4 +231,4 @@ def check_figure(path: Path | None) -> None:
 def save_figure(figure: "Figure", path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
-    print(f"drawn to {path}", file=sys.stderr)
+    print(printable(f"drawn to {path}"), file=sys.stderr)

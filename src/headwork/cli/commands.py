@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from typing import Any, Protocol, runtime_checkable
 
 import tyro
@@ -17,6 +18,7 @@ from tyro.extras import subcommand_cli_from_dict
 import headwork
 from headwork.checks import nearest
 from headwork.cli.accept import Accept
+from headwork.cli.arguments import Terminal, complain
 from headwork.cli.check import Check
 from headwork.cli.compare import Compare
 from headwork.cli.convert import Convert
@@ -24,6 +26,7 @@ from headwork.cli.generate import Generate
 from headwork.cli.inspection import Cost, Models, Trace
 from headwork.cli.lab import Lab
 from headwork.cli.predict import Evaluate, Predict
+from headwork.cli.threads import share_processors
 from headwork.cli.train import Train, with_recipe
 from headwork.cli.translate import Translate
 from headwork.extras import MissingExtraError
@@ -80,27 +83,29 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"headwork {headwork.__version__}")
         return 0
+    share_processors()
     try:
         command = parse(arguments)
-        command.run()
-        sys.stdout.flush()
+        with redirect_stdout(Terminal(sys.stdout)) if sys.stdout.isatty() else nullcontext():
+            command.run()
+            sys.stdout.flush()
     except ValueError as error:
-        print(f"headwork: error: {error}", file=sys.stderr)
+        complain(f"error: {error}")
         return 2
     except MissingExtraError as error:
-        print(f"headwork: error: {error}", file=sys.stderr)
+        complain(f"error: {error}")
         return 1
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError:
-        print("headwork: failed: there is not enough memory for this", file=sys.stderr)
+        complain("failed: there is not enough memory for this")
         return 1
     except (OSError, RuntimeError) as error:
         stopped = getattr(error, "signal_number", None) is not None
-        print(f"headwork: {error}" if stopped else f"headwork: failed: {error}", file=sys.stderr)
+        complain(f"{error}" if stopped else f"failed: {error}")
         return getattr(error, "exit_code", 1)
-    except KeyboardInterrupt:
-        print("headwork: stopped", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        complain(f"stopped{error}")
         return 130
     return 0

@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from headwork.cli.arguments import Imports, check_figure, save_figure
+from headwork.tables import printable
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Compare(Imports):
             save_figure(found.figure(), self.figure)
         if self.page is not None:
             found.page().write(self.page)
-            print(f"written to {self.page}", file=sys.stderr)
+            print(printable(f"written to {self.page}"), file=sys.stderr)
         print(found.to_json() if self.json else found.table().text())
         if found.note and not self.json:
             print(found.note)

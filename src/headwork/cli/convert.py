@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from headwork.convert import Converted
 
+MOST_IMAGES = 10_000
+
 
 @dataclass(frozen=True)
 class Convert:
@@ -43,16 +45,20 @@ class Convert:
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.convert import compare
-        from headwork.hub import load, save
+        from headwork.hub import load
+        from headwork.storage.models import save_with
+        from headwork.training.run import is_run, open_run
 
         check_positive(images=self.images)
+        if self.images > MOST_IMAGES:
+            raise ValueError(f"images must be at most {MOST_IMAGES:,}, got {self.images}")
         if self.out.exists():
             raise ValueError(f"out must be a new folder, got {self.out}, which exists")
         model = load(self.folder)
         images, source = self.find_images(model)
         converted = self.convert(model, (images.shape[2], images.shape[3]))
         comparison = compare(model, converted.model, images)
-        save(converted.model, self.out)
+        save_with(converted.model, self.out, open_run(self.folder).files() if is_run(self.folder) else {})
         if self.json:
             summary = {"out": str(self.out), "images": source, **asdict(comparison), **converted.to_dict()}
             print(json.dumps(summary, indent=2))

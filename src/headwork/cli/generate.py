@@ -1,7 +1,6 @@
 """`headwork generate`."""
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from headwork.cli.arguments import OfRun, warn_of_unknown, without_denormals
+from headwork.cli.arguments import OfRun, complain, warn_of_unknown, without_denormals
 
 if TYPE_CHECKING:
     from torch import nn
@@ -88,16 +87,16 @@ class Generate(OfRun):
             tokenizer = PretrainedTokenizer.load(folder)
             model = load_pretrained(folder)
             if note := note_of_unverified(folder):
-                print(f"headwork: {note}", file=sys.stderr)
+                complain(note)
             description = check_language_model(model, str(folder))
             if description.vocab is not None and tokenizer.n_tokens > description.vocab:
                 rule = f"no more tokens than the model, {description.vocab}"
                 raise ValueError(f"the tokenizer must have {rule}, got {tokenizer.n_tokens}")
             return model, tokenizer, tokenizer.end
         run, model = self.open()
-        check_language_model(run.config.model, run.config.name)
+        check_language_model(run.config.model, str(self.run_folder))
         if run.tokenizer is None:
-            raise ValueError(f"run must be one of a language model, got {run.config.name}")
+            raise ValueError(f"run must be one of a language model, got {self.run_folder}")
         warn_of_unknown(run.tokenizer, self.prompt)
         return model, run.tokenizer, ()
 

@@ -3,11 +3,11 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from tyro.conf import arg
 
-from headwork.cli.arguments import OfModel, check_figure, save_figure
+from headwork.cli.arguments import OfModel, check_figure, save_figure, warn_of_unknown
 
 LARGEST_DRAWN = 10**9
 """Parameters: a figure needs real weights, and these have to fit into the memory of a laptop."""
@@ -18,20 +18,27 @@ class Trace(OfModel):
     """List every intermediate of a model: name, shape, axes."""
 
     all: Annotated[bool, arg(help="List every layer, also those that are alike (JSON always does).")] = False
+    text: Annotated[str | None, arg(help="The text to read (the run of a text model): its tokens are the input.")] = (
+        None
+    )
     figure: Annotated[Path | None, arg(help="Also draw what happens inside to this file (.png, .svg, .pdf).")] = None
     image: Annotated[Path | None, arg(help="The picture to draw it for (image models).")] = None
 
     def run(self) -> None:
+        import torch
+
         from headwork.inspection import trace
 
         self.check()
+        texts = self.read_text()
         with self.fake_model() as (model, inputs):
-            table = trace(model, *inputs)
+            ids = [torch.zeros(1, len(text.ids), dtype=torch.long) for text in texts]
+            table = trace(model, *(ids or inputs))
             n_parameters = sum(p.numel() for p in model.parameters())
         if self.figure is not None and n_parameters > LARGEST_DRAWN:
             raise ValueError(f"figure needs the weights of {self.model}, {n_parameters:,} of them: too many")
         if self.figure is not None:
-            self.draw(self.figure)
+            self.draw(self.figure, texts)
         if self.json:
             print(json.dumps([asdict(row) for row in table], indent=2))
         else:
@@ -44,15 +51,49 @@ class Trace(OfModel):
         check_figure(self.figure)
         if self.figure is not None and self.batch != 1:
             raise ValueError(f"batch must be 1 with --figure, which draws one example, got {self.batch}")
+        if self.text is not None and (self.batch != 1 or self.tokens is not None):
+            raise ValueError(f"text says how long the input is: leave out batch and tokens, got text {self.text!r}")
         if self.image is None:
             return
         if self.figure is None:
             raise ValueError(f"image is used for the drawing only: give --figure too, got image {self.image} alone")
         found = describe(self.find_config())
-        if found is None or found.image is None:
+        if found is None or found.input != "image":
             raise ValueError(f"image is for image models, got {self.model}")
 
-    def draw(self, path: Path) -> None:
+    def read_text(self) -> list["ReadText"]:
+        """The text as the model reads it; a translator reads what it says of it too."""
+        if self.text is None:
+            return []
+        import torch
+
+        from headwork.generation import translate
+        from headwork.models import describe
+        from headwork.storage import load
+        from headwork.training.run import is_run, open_run
+
+        folder = Path(self.model)
+        run = open_run(folder, self.own_classes) if is_run(folder) else None
+        found = None if run is None else describe(run.config.model)
+        if run is None or run.tokenizer is None or found is None:
+            raise ValueError(f"text is for a run with a tokenizer, got {self.model}")
+        tokenizer, ids = run.tokenizer, run.tokenizer.encode(self.text)
+        if not ids:
+            raise ValueError(f"text must not be empty, got {self.text!r}")
+        warn_of_unknown(tokenizer, self.text)
+        rows = [[tokenizer.begin, *ids] if found.output == "class" else ids]
+        if found.input == "text pair":
+            said = translate(
+                load(folder, classes=self.own_classes),  # type: ignore[arg-type]  # its description says that it translates
+                torch.tensor([ids]),
+                max_new_tokens=len(ids) + 8,
+                begin=tokenizer.begin,
+                end=tokenizer.end,
+            )
+            rows.append([tokenizer.begin, *said[0].tolist()])
+        return [ReadText(row, tokenizer.strings(row)) for row in rows]
+
+    def draw(self, path: Path, texts: list["ReadText"]) -> None:
         """Draw the inside of the model on a real example: with the weights in its folder, or with fresh ones."""
         import torch
 
@@ -63,22 +104,34 @@ class Trace(OfModel):
 
         config = self.find_config()
         torch.manual_seed(0)
-        inputs, description = self.make_inputs(config, self.find_image_size(config)), describe(config)
+        size = self.find_image_size(config)
+        inputs, description = self.make_inputs(config, size), describe(config)
         assert description is not None
-        if description.image is not None:
-            assert description.n_channels is not None
+        title = self.model if Path(self.model).is_dir() else f"{self.model}, before training"
+        if texts:
+            inputs = [torch.tensor([text.ids]) for text in texts]
+        elif description.input == "image":
+            size, n_channels = description.image or size, description.n_channels
+            assert n_channels is not None
             if self.image is not None:
-                inputs = [read_image(self.image, description.image, description.n_channels)]
-            elif (description.image, description.n_channels) == ((8, 8), 1):
+                inputs = [read_image(self.image, size, n_channels)]
+            elif (size, n_channels) == ((8, 8), 1):
                 inputs = [sample_digit(0)]
             else:
-                inputs = [sample_photo(description.image, description.n_channels)]
+                inputs = [sample_photo(size, n_channels)]
         elif description.vocab is not None:
             inputs = [torch.randint(description.vocab, ids.shape) for ids in inputs]
-        is_saved = Path(self.model).is_dir()
-        model = load(self.model, classes=self.own_classes) if is_saved else config.build()
-        title = self.model if is_saved else f"{self.model}, before training"
-        save_figure(draw_inside(model, *inputs, title=title), path)
+            title += ", for random token ids"
+        model = load(self.model, classes=self.own_classes) if Path(self.model).is_dir() else config.build()
+        words = [text.strings for text in texts] or None
+        save_figure(draw_inside(model, *inputs, title=title, strings=words), path)
+
+
+class ReadText(NamedTuple):
+    """The ids of a text, and each token as a figure can show it."""
+
+    ids: list[int]
+    strings: list[str]
 
 
 @dataclass(frozen=True)

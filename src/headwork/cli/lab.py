@@ -49,7 +49,7 @@ class Lab:
         if folder is not None:
             make_writable(folder)
         findings = self._run_all(claims, folder) if self.all else [self._run_one(*claims[0], folder)]
-        failed = [finding.claim.name for finding in findings if not finding.verdict.holds]
+        failed = [finding.claim.name for finding in findings if not finding.holds]
         if failed:
             raise RuntimeError(f"{len(failed)} of {len(findings)} claims fail: {', '.join(failed)}")
 
@@ -146,8 +146,9 @@ def describe(finding: "Finding[Any, Any]") -> str:
     return "\n\n".join(
         [
             f"{claim.says}\n({claim.source})",
-            verdict.table().text(),
+            finding.table().text(),
             f"{claim.name} {finding.outcome}. {verdict.reason}\n{claim.confidence}",
+            f"Near, and wrong:\n{verdict.table_of_near().text()}",
             f"Broken on purpose, at a small size:\n{finding.table_of_broken().text()}",
         ]
     )
@@ -160,7 +161,7 @@ def table_of_verdicts(findings: "Sequence[Finding[Any, Any]]") -> str:
         for finding in findings
         for claim in (finding.claim,)
     )
-    n_hold = sum(finding.verdict.holds for finding in findings)
+    n_hold = sum(finding.holds for finding in findings)
     return f"{Table(columns, rows).text()}\n\n{n_hold} of {len(findings)} hold."
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import OfRun, lines_of_stdin, without_denormals
+from headwork.cli.arguments import OfRunOrModel, complain, lines_of_stdin, without_denormals
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from headwork.data import ImageBatch, TextBatch
     from headwork.models import Description
@@ -22,11 +21,15 @@ if TYPE_CHECKING:
 
 Read = Callable[[Path], Any]
 """How a file becomes a batch of one example; its label is 0, and nobody looks at it."""
+LONGEST_TEXT = 10**7
+"""Characters from stdin."""
+N_COMPARED = 1000
+"""Images of the run whose brightness is compared with that of a file."""
 
 
 @dataclass(frozen=True)
-class Evaluate(OfRun):
-    """Measure the best checkpoint of a run on a split of its data."""
+class Evaluate(OfRunOrModel):
+    """Measure the best checkpoint of a run, or a model that was made from it, on a split of its data."""
 
     split: Annotated[Literal["train", "valid", "test"], arg(help="Which examples.")] = "test"
     batch_size: Annotated[int, arg(help="Examples at once.")] = 64
@@ -46,17 +49,21 @@ class Evaluate(OfRun):
         if self.json:
             print(json.dumps({"run": str(self.run_folder), "split": self.split, "examples": len(examples), **metrics}))
         else:
-            print(f"{run.config.name} on {len(examples)} {self.split} examples: {show(metrics, run.task)}")
+            print(f"{self.run_folder} on {len(examples)} {self.split} examples: {show(metrics, run.task)}")
 
 
 @dataclass(frozen=True)
-class Predict(OfRun):
-    """Label images or texts with the best checkpoint of a run; images also with a folder of Hugging Face's."""
+class Predict(OfRunOrModel):
+    """Label images or texts with the best checkpoint of a run, or a model that was made from it.
+
+    Images also with a folder of Hugging Face's.
+    """
 
     files: Annotated[
         Positional[tuple[Path, ...]], arg(help="Images or texts; a folder of images; - for a text from stdin.")
     ] = ()
     top: Annotated[int, arg(help="How many labels to name for each.")] = 3
+    invert: Annotated[bool, arg(help="Swap black and white: for dark ink, if the run has seen light ink.")] = False
     skip_bad: Annotated[bool, arg(help="Count files that cannot be read instead of stopping at the first.")] = False
     json: Annotated[bool, arg(help="Print a line of JSON for each file.")] = False
 
@@ -66,23 +73,29 @@ class Predict(OfRun):
         from headwork.hub import find_folder, is_pretrained
         from headwork.models import describe
         from headwork.tasks import LabelTask
-        from headwork.training import open_run
 
         check_positive(top=self.top)
         if not self.files:
             raise ValueError("files must name at least one file, got none")
-        if is_pretrained(folder := find_folder(str(self.run_folder))):
+        if self.like is None and is_pretrained(folder := find_folder(str(self.run_folder))):
+            if self.invert:
+                raise ValueError(f"invert is for runs, got it for {folder}, which says itself how images are read")
             self.predict_all(*open_classifier(folder), is_image=True)
             return
-        run = open_run(self.run_folder, self.own_classes)
-        description = describe(run.config.model)
+        run, model = self.open()
+        description = describe(model)
         if not isinstance(run.task, LabelTask) or description is None or description.input not in ("image", "text"):
-            raise ValueError(f"run must be one of a classifier of images or texts, got {run.config.name}")
+            raise ValueError(f"run must be one of a classifier of images or texts, got {self.run_folder}")
+        if description.n_outputs != len(run.task.labels):
+            rule = f"have an output for each of the {len(run.task.labels)} labels of {run.folder}"
+            raise ValueError(f"run must {rule}, got {self.run_folder} with {description.n_outputs}")
         is_image = description.input == "image"
         if is_image and Path("-") in self.files:
             raise ValueError("files must be images for this run: - reads a text from stdin, got -")
-        read = image_reader(run, description) if is_image else text_reader(run, description)
-        self.predict_all(self.open()[1], run.task, read, is_image=is_image)
+        if self.invert and not is_image:
+            raise ValueError(f"invert is for images, got it for {self.run_folder}, which reads texts")
+        read = image_reader(run, description, invert=self.invert) if is_image else text_reader(run, description)
+        self.predict_all(model, run.task, read, is_image=is_image)
 
     def predict_all(self, model: "nn.Module", task: "LabelTask", read: Read, *, is_image: bool) -> None:
         import torch
@@ -97,7 +110,7 @@ class Predict(OfRun):
                 if not self.skip_bad:
                     raise
                 n_bad += 1
-                print(f"skipped: {error}", file=sys.stderr)
+                complain(f"skipped: {error}")
                 continue
             n_good += 1
             with torch.no_grad():
@@ -105,7 +118,7 @@ class Predict(OfRun):
             check_finite(path, dict(zip(task.labels, probabilities, strict=True)))
             print(self.say(path, probabilities, task.labels), flush=True)
         if n_bad:
-            print(f"skipped {n_bad} of {n_bad + n_good} files", file=sys.stderr)
+            complain(f"skipped {n_bad} of {n_bad + n_good} files")
         if not n_good:
             raise RuntimeError("no file could be read")
 
@@ -135,6 +148,7 @@ def open_classifier(folder: Path) -> "tuple[nn.Module, LabelTask, Read]":
     import torch
 
     from headwork.data import ImageBatch
+    from headwork.data.images import open_image
     from headwork.hub import ImagePreprocessing, labels_of, load_pretrained, note_of_unverified
     from headwork.models import describe
     from headwork.tasks import Classification
@@ -144,26 +158,66 @@ def open_classifier(folder: Path) -> "tuple[nn.Module, LabelTask, Read]":
     if description is None or (description.input, description.output) != ("image", "class"):
         raise ValueError(f"run must be one of a classifier of images, got {folder}")
     if note := note_of_unverified(folder):
-        print(f"headwork: {note}", file=sys.stderr)
+        complain(note)
     preprocessing = ImagePreprocessing.load(folder)
     task = Classification(labels_of(folder, description.n_outputs))
-    return model, task, lambda path: ImageBatch(preprocessing.read(path), torch.tensor([0]))
+
+    def read(path: Path) -> ImageBatch:
+        with open_image(path) as image:
+            return ImageBatch(preprocessing(image), torch.tensor([0]))
+
+    return model, task, read
 
 
-def image_reader(run: "Run", description: "Description") -> Read:
+def image_reader(run: "Run", description: "Description", *, invert: bool = False) -> Read:
     """Images of the size that the model is made for or, if it takes any, that the data of the run has."""
     import torch
 
-    from headwork.data import ImageBatch, image_size, read_image
+    from headwork.data import ImageBatch, read_image
 
-    size, n_channels = description.image or image_size(run.load_data().test), description.n_channels
-    assert size is not None
+    seen = images_of(run)
+    size, n_channels = (
+        description.image or (None if seen is None else (seen.shape[2], seen.shape[3])),
+        description.n_channels,
+    )
+    if size is None:
+        raise ValueError(f"run must have data that can be read, to know the size of its images, got {run.folder}")
     assert n_channels is not None
 
     def read(path: Path) -> "ImageBatch":
-        return ImageBatch(read_image(path, size, n_channels), torch.tensor([0]))
+        image = read_image(path, size, n_channels)
+        image = 1 - image if invert else image
+        warn_of_paper(path, image, seen)
+        return ImageBatch(image, torch.tensor([0]))
 
     return read
+
+
+def images_of(run: "Run") -> "Tensor | None":
+    """Some images of the run, if its data can be read here: to predict, nobody needs it."""
+    from headwork.extras import MissingExtraError
+
+    if run.config.data is None:
+        return None
+    try:
+        test = run.load_data().test
+    except (ValueError, OSError, MissingExtraError):
+        return None
+    return test.batch(range(min(len(test), N_COMPARED)))[0]
+
+
+def warn_of_paper(path: Path, image: "Tensor", seen: "Tensor | None") -> None:
+    """Say that an image is brighter or darker than any of the run, and would not be with black and white swapped."""
+    if seen is None or seen.min() < 0 or seen.max() > 1:
+        return
+    means, mean = seen.flatten(1).mean(1), float(image.mean())
+    low, high = float(means.min()), float(means.max())
+    if not low <= mean <= high and low <= 1 - mean <= high:
+        ink = "dark ink on light paper" if mean > high else "light ink on dark paper"
+        complain(
+            f"{path} looks like {ink}, which the run has not seen (mean brightness {mean:.2f}, there {low:.2f} to "
+            f"{high:.2f}): --invert swaps black and white"
+        )
 
 
 def text_reader(run: "Run", description: "Description") -> Read:
@@ -176,16 +230,30 @@ def text_reader(run: "Run", description: "Description") -> Read:
     limits = (description.max_tokens, getattr(run.config.data, "max_tokens", None))
     limit = min((limit for limit in limits if limit is not None), default=512)
     if tokenizer is None:
-        raise ValueError(f"run must have a tokenizer to read texts, got {run.config.name}, which has none")
+        raise ValueError(f"run must have a tokenizer to read texts, got {run.folder}, which has none")
 
     def read(path: Path) -> "TextBatch":
-        text = "\n".join(lines_of_stdin()) if str(path) == "-" else read_text(path)
+        text = text_of_stdin() if str(path) == "-" else read_text(path)
         n_tokens, n_read = len(tokenizer.encode(text)), limit - 1  # BEGIN comes before them
         if not n_tokens:
             raise ValueError(f"text must not be empty, got {path}")
         if n_tokens > n_read:
-            print(f"headwork: of {path} the first {n_read} of {n_tokens} tokens are read", file=sys.stderr)
-        ids = torch.tensor(encode_starts([text], tokenizer, limit))
-        return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([0]))
+            complain(f"of {path} the first {n_read} of {n_tokens} tokens are read")
+        ids = encode_starts([text], tokenizer, limit)
+        n_unknown, n_read = ids[0].count(tokenizer.unknown), len(ids[0]) - 1
+        if 2 * n_unknown > n_read:
+            complain(f"of {path} {n_unknown} of {n_read} tokens are not known to the model: its answer says little")
+        batch = torch.tensor(ids)
+        return TextBatch(batch, torch.ones_like(batch, dtype=torch.bool), torch.tensor([0]))
 
     return read
+
+
+def text_of_stdin() -> str:
+    lines, n_letters = [], 0
+    for line in lines_of_stdin():
+        lines.append(line)
+        n_letters += len(line) + 1
+        if n_letters > LONGEST_TEXT:
+            raise ValueError(f"stdin must be a text of at most {LONGEST_TEXT:,} characters, got a longer one")
+    return "\n".join(lines)

@@ -8,6 +8,10 @@ from tyro.conf import Positional, arg
 
 from headwork.cli.arguments import OfRun, lines_of_stdin, warn_of_unknown, without_denormals
 
+LONGEST_TRANSLATION = 4096
+"""Tokens; a model that never ends its translation would go on for ever."""
+MOST_BEAMS = 256
+
 
 @dataclass(frozen=True)
 class Translate(OfRun):
@@ -30,12 +34,15 @@ class Translate(OfRun):
         from headwork.models import describe
 
         check_positive(beams=self.beams, max_new_tokens=self.max_new_tokens)
+        for name, most in (("max_new_tokens", LONGEST_TRANSLATION), ("beams", MOST_BEAMS)):
+            if getattr(self, name) > most:
+                raise ValueError(f"{name} must be at most {most:,}, got {getattr(self, name)}")
         if self.length_penalty is not None and self.beams == 1:
             raise ValueError(f"length_penalty is for a beam search: give --beams too, got {self.length_penalty}")
         run, model = self.open()
         description = describe(run.config.model)
         if description is None or description.input != "text pair" or run.tokenizer is None:
-            raise ValueError(f"run must be one of a translator, got {run.config.name}")
+            raise ValueError(f"run must be one of a translator, got {self.run_folder}")
         for text in self.texts or lines_of_stdin():
             if not text.strip() and not self.texts:
                 print("{}" if self.json else "", flush=True)  # a line for each line

@@ -10,12 +10,14 @@ from pathlib import Path
 import torch
 
 from headwork import serialise
-from headwork.checks import check_positive, check_probability
+from headwork.checks import check_file, check_positive, check_probability
 from headwork.data.examples import Dataset, check_seed
 from headwork.data.text_examples import MaskedExamples, WindowExamples
 from headwork.data.tokenizer import BytePairs, Characters, make_tokenizer
 from headwork.tasks import MaskedTokens, NextToken
 
+LARGEST_TEXT = 2**30
+"""Bytes; the tokens of a text take several times its memory."""
 HELD_OUT = 0.05
 """The share of the text that is kept for validation, and again for the test."""
 
@@ -114,12 +116,8 @@ class MaskedText(serialise.Checked):
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, with line ends as Python has them."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise ValueError(f"text must be a file that exists, got {path}") from None
-    except IsADirectoryError:
-        raise ValueError(f"text must be a file, got the folder {path}") from None
+    check_file(path, "text", LARGEST_TEXT)
+    data = path.read_bytes()
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

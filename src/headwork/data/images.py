@@ -1,5 +1,7 @@
 """Images as tensors `batch channel row column` with values from 0 to 1."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +9,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwork.checks import check_file, check_type
 from headwork.extras import missing, need
 
 try:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image, ImageOps
 except ModuleNotFoundError as error:
     raise missing(error) from None
 
+LARGEST_IMAGE = 2**31
+"""Bytes of a file."""
 IMAGE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -26,6 +31,7 @@ def sample_digit(number: int = 0) -> Float[Tensor, "1 1 8 8"]:
     need("sklearn")
     from sklearn.datasets import load_digits
 
+    check_type(int, "a whole number", number=number)
     images = load_digits().images
     if not 0 <= number < len(images):
         raise ValueError(f"number must lie in 0 .. {len(images) - 1}, got {number}")
@@ -45,13 +51,24 @@ def sample_photo(size: tuple[int, int], n_channels: int = 3) -> Float[Tensor, "1
 
 
 def read_image(path: Path, size: tuple[int, int], n_channels: int) -> Float[Tensor, "1 channel row column"]:
-    """An image file at the given (rows, columns), in colour (3 channels) or grey (1)."""
+    """An image file at the given (rows, columns), in colour (3 channels) or grey (1), turned as its EXIF data says."""
+    _check_channels(n_channels)
+    with open_image(path) as image:
+        return _as_tensor(image, size, n_channels)
+
+
+@contextmanager
+def open_image(path: Path) -> Iterator[Image.Image]:
+    """An image file with 8 bits for each number, turned as its EXIF data says, while the block lasts."""
+    check_file(path, "image", LARGEST_IMAGE)
     try:
-        with Image.open(path) as image:
-            return _as_tensor(image, size, n_channels)
-    except FileNotFoundError:
-        raise ValueError(f"image must be a file that exists, got {path}") from None
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError) as error:
+        # By its name Pillow would map a TIFF into memory, and scramble one that its EXIF data turns.
+        with path.open("rb") as file, Image.open(file) as image:
+            ImageOps.exif_transpose(image, in_place=True)
+            yield _with_eight_bits(image) if image.mode[0] in "IF" else image
+    except MemoryError:
+        raise
+    except Exception as error:  # a broken file can make Pillow raise anything
         raise ValueError(f"image must be a picture that can be read, got {path} ({error})") from None
 
 
@@ -80,9 +97,27 @@ def _on_paper(image: Image.Image) -> Image.Image:
     return paper
 
 
-def _as_tensor(image: Image.Image, size: tuple[int, int], n_channels: int) -> Float[Tensor, "1 channel row column"]:
+def _with_eight_bits(image: Image.Image) -> Image.Image:
+    """Pillow would clip what has more: of 16 bits the upper 8 are kept, and numbers from 0 to 1 are scaled."""
+    values = np.asarray(image, dtype=np.float64)
+    low, high = values.min(), values.max()
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        brightest = 2**16 - 1  # older versions of Pillow have these in 32 bits
+    elif image.mode == "F" and low >= 0 and high <= 1:
+        brightest = 1
+    else:
+        rule = "have 8 or 16 bits, or numbers from 0 (black) to 1 (white)"
+        raise ValueError(f"the pixels must {rule}, got mode {image.mode} with values from {low:g} to {high:g}")
+    return Image.fromarray((255 * values / brightest).round().astype(np.uint8))
+
+
+def _check_channels(n_channels: int) -> None:
     if n_channels not in (1, 3):
         raise ValueError(f"n_channels must be 1 (grey) or 3 (colour), got {n_channels}")
+
+
+def _as_tensor(image: Image.Image, size: tuple[int, int], n_channels: int) -> Float[Tensor, "1 channel row column"]:
+    _check_channels(n_channels)
     rows, columns = size
     if image.has_transparency_data:
         image = _on_paper(image.convert("RGBA"))

@@ -14,6 +14,8 @@ from headwork.figures.style import GLOW, INK, UPWARDS, plot_style, shorten, show
 
 N_CLASSES_COUNTED = 30
 """With more classes than this the cells are too small for numbers."""
+N_CLASSES_DRAWN = 40
+"""With more classes than this their names are too small to be read."""
 
 
 class Mistake(NamedTuple):
@@ -34,10 +36,7 @@ def count_confusions(
     tensor([[1, 1],
             [0, 1]])
     """
-    check_classes(truth, labels, "truth")
-    check_classes(predicted, labels, "predicted")
-    if len(truth) != len(predicted):
-        raise ValueError(f"truth and predicted must be of the same examples, got {len(truth)} and {len(predicted)}")
+    _check_both(truth, predicted, labels)
     n_classes = len(labels)
     return torch.bincount(truth.cpu() * n_classes + predicted.cpu(), minlength=n_classes**2).reshape(-1, n_classes)
 
@@ -45,11 +44,19 @@ def count_confusions(
 def draw_confusion_matrix(
     truth: Int[Tensor, "example"], predicted: Int[Tensor, "example"], labels: Sequence[str]
 ) -> Figure:
-    """How often each true class (row) was predicted to be each class (column); colours are fractions of the row."""
-    counts = count_confusions(truth, predicted, labels)
-    fraction = counts / counts.sum(1, keepdim=True).clamp(min=1)
-    names = [shorten(label, 16) for label in labels]
-    size = max(2.2, min(0.36 * len(labels), 7.5))
+    """How often each true class (row) was predicted to be each class (column); colours are fractions of the row.
+
+    Of many classes those with the most mistakes are drawn; `list_classes` has all of them.
+    """
+    _check_both(truth, predicted, labels)
+    truth, predicted = truth.cpu(), predicted.cpu()
+    shown = most_confused(truth, predicted, len(labels))
+    inside = torch.isin(truth, shown) & torch.isin(predicted, shown)
+    drawn = [torch.searchsorted(shown, classes[inside]) for classes in (truth, predicted)]
+    names = [shorten(labels[i], 16) for i in shown.tolist()]
+    counts = torch.bincount(drawn[0] * len(names) + drawn[1], minlength=len(names) ** 2).reshape(-1, len(names))
+    fraction = counts / torch.bincount(truth, minlength=len(labels))[shown][:, None].clamp(min=1)
+    size = max(2.2, min(0.36 * len(names), 7.5))
     with plot_style():
         figure = Figure(figsize=(size + 1.2, size + 0.9), layout="constrained")
         ax = figure.subplots()
@@ -63,9 +70,41 @@ def draw_confusion_matrix(
         ax.tick_params(length=0)
         ax.set(xlabel="predicted class", ylabel="true class")
         ax.spines[:].set_visible(False)
-        if len(labels) <= N_CLASSES_COUNTED:
+        if len(names) <= N_CLASSES_COUNTED:
             _write_counts(ax, counts, fraction)
     return figure
+
+
+def most_confused(
+    truth: Int[Tensor, "example"], predicted: Int[Tensor, "example"], n_classes: int
+) -> Int[Tensor, "shown"]:
+    """The classes that are drawn, in their order: all, or those with the most mistakes, as truth or as prediction."""
+    if n_classes <= N_CLASSES_DRAWN:
+        return torch.arange(n_classes)
+    wrong = truth != predicted
+    n_mistakes = torch.bincount(torch.cat([truth[wrong], predicted[wrong]]), minlength=n_classes)
+    return n_mistakes.argsort(descending=True, stable=True)[:N_CLASSES_DRAWN].sort().values
+
+
+def list_classes(
+    truth: Int[Tensor, "example"], predicted: Int[Tensor, "example"], labels: Sequence[str]
+) -> list[tuple[str, int, int, str, int]]:
+    """Of each true class: its examples, how many are right, the class it is most often mistaken for, and how often.
+
+    >>> list_classes(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), ["cat", "dog"])
+    [('cat', 2, 1, 'dog', 1), ('dog', 1, 1, '', 0)]
+    """
+    truth, predicted = truth.cpu(), predicted.cpu()
+    right = torch.bincount(truth[truth == predicted], minlength=len(labels)).tolist()
+    examples = torch.bincount(truth, minlength=len(labels)).tolist()
+    wrong = truth != predicted
+    pairs, counts = (truth[wrong] * len(labels) + predicted[wrong]).unique(return_counts=True)  # type: ignore[no-untyped-call]
+    order = counts.argsort(stable=True)  # the most frequent last, so that it is what stays in the dict
+    worst = {
+        pair // len(labels): (labels[pair % len(labels)], count)
+        for pair, count in zip(pairs[order].tolist(), counts[order].tolist(), strict=True)
+    }
+    return [(label, examples[i], right[i], *worst.get(i, ("", 0))) for i, label in enumerate(labels)]
 
 
 def worst_mistakes(
@@ -115,6 +154,13 @@ def check_classes(classes: Int[Tensor, "example"], labels: Sequence[str], name: 
     if classes.min() < 0 or classes.max() >= len(labels):
         outside = classes[(classes < 0) | (classes >= len(labels))][0].item()
         raise ValueError(f"{name} must name one of the {len(labels)} labels, 0 .. {len(labels) - 1}, got {outside}")
+
+
+def _check_both(truth: Tensor, predicted: Tensor, labels: Sequence[str]) -> None:
+    check_classes(truth, labels, "truth")
+    check_classes(predicted, labels, "predicted")
+    if len(truth) != len(predicted):
+        raise ValueError(f"truth and predicted must be of the same examples, got {len(truth)} and {len(predicted)}")
 
 
 def _write_counts(ax: Axes, counts: Tensor, fraction: Tensor) -> None:

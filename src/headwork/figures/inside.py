@@ -1,7 +1,7 @@
 """One figure of what happens inside a model: the input, the trace, the attention of each head, and the cost."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headwork.figures.attention import (
     N_HEADS_DRAWN,
+    N_TOKENS_DRAWN,
     Layers,
     choose_layers,
     draw_table,
@@ -21,13 +22,15 @@ from headwork.figures.attention import (
     what_is_left_out,
 )
 from headwork.figures.heads import draw_position_head
-from headwork.figures.style import plot_style, show_image
+from headwork.figures.style import UPWARDS, make_visible, plot_style, show_image
 from headwork.inspection.costs import Cost, cost
 from headwork.inspection.heads import attention_layers, attention_weights_of
 from headwork.inspection.tracing import Trace, trace
 from headwork.layers import PositionAttention
 from headwork.models import describe
 
+WORD_SIZE = 5
+"""Points."""
 N_POSITION_HEADS_DRAWN = 9
 """A 3 x 3 window of heads."""
 
@@ -40,19 +43,25 @@ class _View:
     draw: Callable[[Axes, Tensor], None]
     caption: str
     most_heads: int = N_HEADS_DRAWN
+    words: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)
+    """Of each layer the queries and the keys, if their words are known."""
 
     @property
     def n_heads(self) -> int:
         return min(max(map(len, self.layers.values())), self.most_heads)
 
 
-def draw_inside(model: nn.Module, *inputs: Tensor, title: str = "") -> Figure:
+def draw_inside(
+    model: nn.Module, *inputs: Tensor, title: str = "", strings: Sequence[Sequence[str]] | None = None
+) -> Figure:
     """The input and the trace, the attention weights head by head, and the cost by operation.
 
-    A model without description, or without attention, is drawn without heads.
+    `strings` are the words of each input of token ids, which are then beside the weights. A model without description,
+    or without attention, is drawn without heads.
     """
-    view = _view(model, inputs)
-    middle = () if view is None else (1.25 * view.n_heads,)
+    _check_strings(inputs, strings)
+    view = _view(model, inputs, strings)
+    middle = () if view is None else ((1.25 if strings is None else 2.0) * view.n_heads,)
     widths = (3.3, *middle, 3.0)
     with plot_style():
         figure = Figure(figsize=(sum(widths), 6.0), layout="constrained")
@@ -60,20 +69,31 @@ def draw_inside(model: nn.Module, *inputs: Tensor, title: str = "") -> Figure:
         left, *centre, right = figure.subfigures(1, len(widths), squeeze=False, width_ratios=widths)[0]
         heights = (1, 1.6) if inputs[0].is_floating_point() else (0.4, 2.2)
         picture, table = left.subplots(2, 1, height_ratios=heights)
-        _draw_input(picture, model, inputs)
+        _draw_input(picture, model, inputs, strings)
         _draw_trace(table, trace(model, *inputs))
         if view is not None:
-            head_panels(centre[0], view.layers, view.n_heads, view.draw)
+            panels = head_panels(centre[0], view.layers, view.n_heads, view.draw)
+            _write_words(panels, list(view.words.values()))
             centre[0].supxlabel(view.caption, fontsize=8)
         _draw_cost(right.subplots(), cost(model, *inputs))
     return figure
 
 
-def _view(model: nn.Module, inputs: tuple[Tensor, ...]) -> _View | None:
+def _check_strings(inputs: tuple[Tensor, ...], strings: Sequence[Sequence[str]] | None) -> None:
+    lengths = [ids.shape[1] for ids in inputs if not ids.is_floating_point()]
+    if strings is not None and [len(words) for words in strings] != lengths:
+        got = [len(words) for words in strings]
+        raise ValueError(f"strings must have a word for each token, {lengths} for the inputs, got {got}")
+
+
+def _view(model: nn.Module, inputs: tuple[Tensor, ...], strings: Sequence[Sequence[str]] | None) -> _View | None:
     every = attention_layers(model) + attention_layers(model, cross=True)
     if not every:
         return None
-    view = _over_image(model, inputs[0][0], every) if _has_grid(model) else _between_tokens(model, inputs, every)
+    if _has_grid(model):
+        view = _over_image(model, inputs[0][0], every)
+    else:
+        view = _between_tokens(model, inputs, every, strings)
     return replace(view, caption=f"{view.caption}\n{what_is_left_out(view.layers, every)}".strip())
 
 
@@ -87,11 +107,42 @@ def _over_image(model: nn.Module, image: Tensor, every: list[str]) -> _View:
     return _View(found.maps, lambda ax, of: draw_position_head(ax, of, query), caption, N_POSITION_HEADS_DRAWN)
 
 
-def _between_tokens(model: nn.Module, inputs: tuple[Tensor, ...], every: list[str]) -> _View:
+def _between_tokens(
+    model: nn.Module, inputs: tuple[Tensor, ...], every: list[str], strings: Sequence[Sequence[str]] | None
+) -> _View:
     layers = attention_weights_of(model, choose_layers(every), *inputs)
     causal = is_causal(layers) and len(inputs) == 1
     caption = "attention weights of each query (row) on each key (column); colour: square root of the weight"
-    return _View(layers, lambda ax, weights: draw_table(ax, weights, causal), caption)
+    words = {} if strings is None else _words_of(model, layers, strings)
+    if words:
+        layers = {name: heads[:, :N_TOKENS_DRAWN, :N_TOKENS_DRAWN] for name, heads in layers.items()}
+        if (longest := max(map(len, strings or ()))) > N_TOKENS_DRAWN:
+            caption += f"; of {longest} tokens the first {N_TOKENS_DRAWN}"
+    return _View(layers, lambda ax, weights: draw_table(ax, weights, causal), caption, words=words)
+
+
+def _words_of(
+    model: nn.Module, layers: Layers, strings: Sequence[Sequence[str]]
+) -> dict[str, tuple[list[str], list[str]]]:
+    """The queries and keys of each layer: of a pair, the first stack reads the source, and cross-attention both."""
+    source, target = ([make_visible(word) for word in strings[i][:N_TOKENS_DRAWN]] for i in (0, -1))
+    first = next(iter(layers)).partition(".")[0]
+    cross = set(attention_layers(model, cross=True))
+    return {
+        name: (target, source) if name in cross else (source,) * 2 if name.partition(".")[0] == first else (target,) * 2
+        for name in layers
+    }
+
+
+def _write_words(panels: list[list[Axes]], words: list[tuple[list[str], list[str]]]) -> None:
+    """Queries to the left of each row; keys below each panel, or once for all rows that have the same."""
+    for number, (queries, keys) in enumerate(words):
+        panels[number][0].set_yticks(range(len(queries)), queries, fontsize=WORD_SIZE, parse_math=False)
+        if number + 1 < len(words) and words[number + 1][1] is keys:
+            continue
+        for ax in panels[number]:
+            rotated = UPWARDS if max(map(len, keys)) > 1 else {}
+            ax.set_xticks(range(len(keys)), keys, fontsize=WORD_SIZE, parse_math=False, **rotated)
 
 
 def _has_grid(model: nn.Module) -> bool:
@@ -99,16 +150,22 @@ def _has_grid(model: nn.Module) -> bool:
     return about is not None and about.grid is not None
 
 
-def _draw_input(ax: Axes, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+def _draw_input(
+    ax: Axes, model: nn.Module, inputs: tuple[Tensor, ...], strings: Sequence[Sequence[str]] | None
+) -> None:
     first = inputs[0][0]
     if first.is_floating_point() and first.ndim == 3:
         _draw_image(ax, model, first)
         return
-    values = [f"{value:.4g}" for value in first.flatten()[:20].tolist()]
+    if strings is None:
+        values = [f"{value:.4g}" for value in first.flatten()[:20].tolist()]
+        what = f"{list(first.shape)} numbers:" if first.is_floating_point() else f"{len(first)} token ids:"
+    else:
+        values = [make_visible(word) for word in strings[0][:20]]
+        what = f"{len(first)} tokens:"
     lines = [" ".join(values[i : i + 5]) for i in range(0, len(values), 5)]
-    what = f"{list(first.shape)} numbers:" if first.is_floating_point() else f"{len(first)} token ids:"
     ax.set_axis_off()
-    ax.text(0, 1, "\n".join([what, *lines]), va="top")
+    ax.text(0, 1, "\n".join([what, *lines]), va="top", parse_math=False)
 
 
 def _draw_image(ax: Axes, model: nn.Module, image: Tensor) -> None:

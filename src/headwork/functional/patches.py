@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from headwork.checks import check_type
 from headwork.functional.processor import check_products
 
 
@@ -97,6 +98,7 @@ def grid_of(image: Float[Tensor, "batch channel row column"], patch: tuple[int, 
 
 def check_image(image: Float[Tensor, "batch channel row column"]) -> None:
     """Raise unless this is a batch of images in real numbers."""
+    check_type(Tensor, "a tensor", image=image)
     if image.ndim != 4:
         raise ValueError(f"image must have the axes (batch, channel, row, column), got shape {tuple(image.shape)}")
     if not image.is_floating_point():

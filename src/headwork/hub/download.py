@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from headwork.checks import check_type
 from headwork.extras import MissingExtraError, need
 
 ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
@@ -13,11 +14,17 @@ SAFETENSORS, PICKLES = ("model.safetensors", "model-*.safetensors"), ("pytorch_m
 def find_folder(folder: Path | str) -> Path:
     """The folder, or that of a model on the Hub: a text such as "owner/name" which is no path here.
 
+    Where there is a folder "owner" here, "owner/name" is one that is missing in it, and nobody asks the Hub.
     The library's settings hold, as HF_HUB_OFFLINE=1: then only what was fetched before is found.
     """
+    check_type(str | Path, "a path", folder=folder)
     path = Path(folder)
     if isinstance(folder, Path) or path.exists() or path.suffix == ".gguf" or not ID.fullmatch(folder):
         return path
+    if path.parent.is_dir():
+        raise ValueError(
+            f"folder must be one that exists, got {folder}: {path.parent} is a folder here, without {path.name} in it"
+        )
     try:
         need("huggingface_hub")
     except MissingExtraError as error:

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwork.extras import need
 from headwork.hub.download import find_folder
 from headwork.hub.settings import Settings
 from headwork.hub.weights import read_json
@@ -74,19 +73,6 @@ class ImagePreprocessing:
         pixels = np.asarray(colours).astype(np.float64) * self.scale
         numbers = (pixels - np.array(self.mean)) / np.array(self.deviation)
         return torch.from_numpy(numbers.astype(np.float32)).permute(2, 0, 1)[None].contiguous()
-
-    def read(self, path: Path) -> Float[Tensor, "1 channel row column"]:
-        """An image file."""
-        need("PIL")
-        from PIL import Image, UnidentifiedImageError
-
-        try:
-            with Image.open(path) as image:
-                return self(image)
-        except FileNotFoundError:
-            raise ValueError(f"image must be a file that exists, got {path}") from None
-        except (UnidentifiedImageError, Image.DecompressionBombError, OSError) as error:
-            raise ValueError(f"image must be a picture that can be read, got {path} ({error})") from None
 
 
 def _size(settings: Settings) -> tuple[int, int]:

@@ -21,8 +21,9 @@ from headwork.hub.names import Names
 from headwork.hub.sentences import with_pooling
 from headwork.hub.weights import SAFETENSORS, Stored, open_weights, read_json
 from headwork.storage import new_folder, sealed_json, verify
+from headwork.storage.models import CONFIG, explain_config
 
-CONFIG, MANIFEST = "config.json", "manifest.json"
+MANIFEST = "manifest.json"
 ALONG = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model", "*.spm"),
     *("chat_template*", "generation_config.json", "preprocessor_config.json"),
@@ -43,7 +44,7 @@ def is_pretrained(folder: Path | str) -> bool:
 def read_config(folder: Path | str, *, families: Sequence[Family] = FAMILIES) -> Any:
     """Our config of the model in a folder of Hugging Face's or a GGUF file, without its weights."""
     with open_checkpoint(Path(folder), families) as opened:
-        with explain_config(opened):
+        with explain_config(opened.path):
             config = opened.family.read(opened.settings, opened.tensors.keys())
         return with_pooling(config, Path(folder))
 
@@ -100,10 +101,10 @@ def load_pretrained(
         verify(folder)
     with open_checkpoint(folder, families) as opened:
         files = opened.tensors
-        with explain_config(opened):
+        with explain_config(opened.path):
             config = opened.family.read(opened.settings, files.keys())
         config = with_pooling(config, folder)
-        with explain_config(opened):
+        with explain_config(opened.path):
             empty = config.build(device="meta")
         names, ours = opened.family.names(config), empty.state_dict()
         check_tensors(names, ours, files, folder)
@@ -111,15 +112,6 @@ def load_pretrained(
         model = with_buffers(config, empty, dtype)
         model.load_state_dict(read_tensors(names, ours, files, dtype, folder), assign=True)
     return model.to(device=device).eval()
-
-
-@contextmanager
-def explain_config(opened: Opened) -> Iterator[None]:
-    """Let an error say which file it is about; torch raises its own for a model larger than any memory."""
-    try:
-        yield
-    except (ValueError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"{opened.path}: {error}") from None
 
 
 def check_tensors(names: Names, ours: Mapping[str, Tensor], files: Mapping[str, Stored], folder: Path) -> None:

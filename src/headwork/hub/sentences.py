@@ -1,6 +1,5 @@
 """Folders of sentence-transformers: an encoder, and in `modules.json` what makes one vector of its tokens."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from headwork import choices
 from headwork.hub.weights import read_json
 from headwork.models import EncoderConfig
 from headwork.storage import DamagedError
+from headwork.storage.sealed_json import parse_list, read_text
 
 MODULES = "modules.json"
 POOLINGS: dict[str, choices.TextPooling] = {"cls": choices.FirstToken(), "mean": choices.MeanPooling()}
@@ -35,10 +35,10 @@ def with_pooling(config: Any, folder: Path) -> Any:
 def read_modules(folder: Path) -> list[tuple[str, str]]:
     """The kind of each module, and its folder."""
     path = folder / MODULES
+    modules = parse_list(read_text(path), path)
     try:
-        modules = json.loads(path.read_text(encoding="utf-8"))
         found = [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in modules]
-    except (ValueError, RecursionError, TypeError, KeyError) as error:
+    except (TypeError, KeyError) as error:
         raise DamagedError(f"{path} is damaged: {type(error).__name__}, {error}") from None
     for _, below in found:
         if below != Path(below).name:

@@ -1,6 +1,5 @@
 """The tokenizer in a folder of Hugging Face's: `tokenizer.json`, read by the library that wrote it, or older files."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from headwork.hub.download import find_folder
 from headwork.hub.gguf_file import GgufFile, is_gguf
 from headwork.hub.vocabularies import read_vocabulary
 from headwork.storage import DamagedError
+from headwork.storage.sealed_json import read_json, read_text
 
 if TYPE_CHECKING:
     import tokenizers
@@ -41,8 +41,9 @@ class PretrainedTokenizer:
             return cls(file.tokenizer(), end=file.end, chat_template=file.chat_template)
         path = Path(folder) / FILE
         if path.is_file():
+            text = read_text(path)
             try:
-                tokenizer = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+                tokenizer = tokenizers.Tokenizer.from_str(text)
             except Exception as error:  # the library raises nothing narrower
                 raise DamagedError(f"{path} is damaged: {error}") from None
         else:
@@ -77,8 +78,8 @@ def _end_ids(folder: Path) -> list[int]:
 
 def _chat_template(folder: Path) -> str | None:
     try:
-        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
-    except (OSError, ValueError):
+        return read_text(folder / "chat_template.jinja")
+    except DamagedError:
         found = _settings(folder / "tokenizer_config.json").get("chat_template")
         return found if isinstance(found, str) else None
 
@@ -86,7 +87,6 @@ def _chat_template(folder: Path) -> str | None:
 def _settings(path: Path) -> dict[str, object]:
     """What a file says, if it is there and whole: a tokenizer can do without."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_json(path)
+    except DamagedError:
         return {}
-    return found if isinstance(found, dict) else {}

@@ -31,6 +31,8 @@ TITLES: dict[Document, str] = {
 }
 """The five documents by their short names, in the order in which they are listed."""
 DOCUMENTS: tuple[Document, ...] = get_args(Document)
+SHEETS = DOCUMENTS[:-1]
+"""Those that somebody else wrote."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,13 @@ class Label:
     document: Document
     question: str
     says: str
+    also: tuple[str, ...] = ()
+    """Other questions that it answers, such as `ETH 2(d)`."""
+
+    @property
+    def places(self) -> list[tuple[Document, str]]:
+        """Every document and question that it answers, its own first."""
+        return [(self.document, self.question), *map(place, self.also)]
 
 
 def find(name: str) -> "Claim[Any, Any]":
@@ -63,6 +72,21 @@ def labels() -> tuple[Label, ...]:
     """Every claim, by document and question; this alone reads all files, as text."""
     found = [_read_label(path) for path in _files()]
     return tuple(sorted(found, key=lambda label: (DOCUMENTS.index(label.document), label.question, label.name)))
+
+
+def place(name: str) -> tuple[Document, str]:
+    """A document and a question from their short names.
+
+    >>> place("EECS 182 2(d)")
+    ('EECS 182', '2(d)')
+    >>> place("MIT 1")
+    Traceback (most recent call last):
+    ValueError: a question must start with one of NYU, ETH, C182, QMUL, EECS 182, got 'MIT 1'
+    """
+    for document in SHEETS:
+        if name == document or name.startswith(f"{document} "):
+            return document, name[len(document) :].strip()
+    raise ValueError(f"a question must start with one of {', '.join(SHEETS)}, got {name!r}")
 
 
 def cite(document: Document, question: str) -> str:
@@ -100,7 +124,8 @@ def _read_label(path: Path) -> Label:
             case ast.Assign(targets=[ast.Name("CLAIM")], value=ast.Call(keywords=keywords)):
                 given = {keyword.arg: keyword.value for keyword in keywords}
                 document, question = (ast.literal_eval(given[word]) for word in ("document", "question"))
-                return Label(_name(path), document, question, read_docstring(ast.get_docstring(tree))[0])
+                also = ast.literal_eval(given["also"]) if "also" in given else ()
+                return Label(_name(path), document, question, read_docstring(ast.get_docstring(tree))[0], also)
             case _:
                 pass
     raise ValueError(f"a file of claims must end in CLAIM = Claim(...), got {path} without")

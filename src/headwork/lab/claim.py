@@ -1,8 +1,9 @@
 """What a claim is: one file with a setup to vary, a run to repeat, a verdict that can fail, and a figure."""
 
 import math
+import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from functools import wraps
@@ -12,12 +13,14 @@ import torch
 
 from headwork.checks import nearest
 from headwork.figures import Figure, plot_style
-from headwork.lab.catalogue import Document, cite, read_docstring
-from headwork.lab.verdict import Check, Verdict
+from headwork.lab.catalogue import Document, cite, place, read_docstring
+from headwork.lab.verdict import Check, Verdict, show
 from headwork.serialise import Checked, config_to_dict
 from headwork.tables import Table
 
 LARGEST_SIZE = 10**8
+UNSURE_OF_SD = 1.9
+"""How far a standard deviation of 20 seeds may be off: the square root of 19 over the 0.1 % point of chi squared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +103,9 @@ class Claim(Generic[S, R]):
     document: Document
     question: str
     also: tuple[str, ...] = ()
-    """Other questions that make the same claim."""
+    """Other questions that make the same claim, such as `ETH 2(d)`."""
+    paper: str = ""
+    """Where the claim comes from, if not from a document."""
     setup: S
     small: S
     """The same in a fraction of a second, for the tests."""
@@ -128,7 +133,8 @@ class Claim(Generic[S, R]):
     @property
     def source(self) -> str:
         """The document and question, and the others that ask the same."""
-        return "; also ".join([cite(self.document, self.question), *self.also])
+        also = [cite(*place(name)) for name in self.also]
+        return "; also ".join([self.paper or cite(self.document, self.question), *also])
 
     def change(self, setup: S, changes: Mapping[str, object]) -> S:
         """The setup with other values for some of its fields."""
@@ -139,7 +145,7 @@ class Claim(Generic[S, R]):
         return replace(setup, **changes)  # type: ignore[arg-type]  # the setup checks its own fields
 
     def examine(self, setup: S, n_seeds: int = 1, *, broken: bool = False) -> "Finding[S, R]":
-        """Run it and judge; with several seeds, what the first one gave, or the first one that fails.
+        """Run it and judge; with several seeds, what the first one gave, or the first one that fails or cannot tell.
 
         With `broken`, each broken variant runs too, once and at the small size.
         """
@@ -148,13 +154,16 @@ class Claim(Generic[S, R]):
             runs = [self._judge(replace(setup, seed=setup.seed + i)) for i in range(n_seeds)]
             seconds = time.perf_counter() - start
             failed = [run for run in runs if not run[2].holds]
+            blunt = [run for run in runs if not run[2].sharp]
             return Finding(
                 self,
-                *(failed or runs)[0],
+                *(failed or blunt or runs)[0],
                 broken={what: self._judge_broken(what) for what in self.broken} if broken else None,
                 seconds=seconds,
                 n_seeds=n_seeds,
                 n_held=n_seeds - len(failed),
+                n_sharp=n_seeds - len(blunt),
+                spread=_spread([verdict for _, _, verdict in runs]),
             )
 
     def _judge_broken(self, what: str) -> Verdict:
@@ -182,12 +191,42 @@ class Finding(Generic[S, R]):
     seconds: float
     n_seeds: int = 1
     n_held: int = 1
+    n_sharp: int = 1
+    """For how many seeds each check rejects every near wrong theory."""
+    spread: tuple[float | None, ...] = ()
+    """For each check, the standard deviation over seeds of measured less predicted; None for words and for one seed."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it holds for every seed, and no theory that is near and wrong does for any."""
+        return self.n_held == self.n_sharp == self.n_seeds
 
     @property
     def outcome(self) -> str:
-        """The verdict in a word; with several seeds, for how many it holds."""
+        """The verdict in words; with several seeds, for how many it holds."""
         seeds = "" if self.n_seeds == 1 else f": {self.n_held} of {self.n_seeds} seeds"
-        return self.verdict.word + seeds
+        blunt = "" if self.n_sharp == self.n_seeds else ", and so does a theory that is near and wrong"
+        return self.verdict.word + seeds + blunt
+
+    def table(self) -> Table:
+        """Every prediction beside its measurement; with several seeds, how much this varies with them."""
+        table = self.verdict.table()
+        if self.n_seeds == 1:
+            return table
+        columns = (*table.columns[:-1], f"SD over {self.n_seeds} seeds", "")
+        rows = zip(table.rows, self.spread, strict=True)
+        return Table(columns, tuple((*row[:-1], "" if sd is None else show(sd), row[-1]) for row, sd in rows))
+
+    def too_wide(self) -> list[str]:
+        """The checks whose tolerance is more than `N_SD` standard deviations over the seeds, as far as these can tell.
+
+        With 20 of them the deviation is known up to a factor of 1.9 (one in a thousand is farther off).
+        """
+        return [
+            check.what
+            for check, sd in zip(self.verdict.checks, self.spread, strict=True)
+            if check.sd is not None and sd is not None and check.sd > UNSURE_OF_SD * sd
+        ]
 
     def table_of_broken(self) -> Table:
         """What is wrong in each broken variant, and the check that fails."""
@@ -210,17 +249,39 @@ class Finding(Generic[S, R]):
             "document": claim.document,
             "question": claim.question,
             "says": claim.says,
-            "holds": self.verdict.holds,
+            "holds": self.holds,
             **_check_as_dict(headline),
-            "checks": [_check_as_dict(check) | {"holds": check.holds} for check in self.verdict.checks],
+            "checks": [
+                _check_as_dict(check) | {"holds": check.holds, "sd_over_seeds": sd, "near": _near_as_dict(check)}
+                for check, sd in zip(self.verdict.checks, self.spread, strict=True)
+            ],
             "why": self.verdict.why,
             "confidence": claim.confidence,
             "broken": None if self.broken is None else [_broken_as_dict(*item) for item in self.broken.items()],
             "setup": config_to_dict(self.setup),
             "seeds": self.n_seeds,
             "seeds_held": self.n_held,
+            "seeds_sharp": self.n_sharp,
             "seconds": round(self.seconds, 3),
         }
+
+
+def _spread(verdicts: Sequence[Verdict]) -> tuple[float | None, ...]:
+    """For each check, the standard deviation of measured less predicted."""
+    return tuple(_deviation(checks) for checks in zip(*(verdict.checks for verdict in verdicts), strict=True))
+
+
+def _deviation(checks: Sequence[Check]) -> float | None:
+    off = [
+        check.measured - check.predicted
+        for check in checks
+        if not isinstance(check.measured, str) and not isinstance(check.predicted, str)
+    ]
+    return statistics.stdev(off) if len(off) > 1 and all(map(math.isfinite, off)) else None
+
+
+def _near_as_dict(check: Check) -> list[dict[str, object]]:
+    return [_check_as_dict(theory) | {"rejected": not theory.holds} for theory in check.near]
 
 
 def _broken_as_dict(wrong: str, verdict: Verdict) -> dict[str, object]:
@@ -232,4 +293,5 @@ def _check_as_dict(check: Check) -> dict[str, object]:
     return {
         name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in asdict(check).items()
+        if name != "near"
     }

@@ -47,12 +47,18 @@ def claim_page(finding: AnyFinding) -> str:
         f"**{claim.says}**",
         f"{claim.source}{SHEETS}. Verdict: **{finding.outcome}**.",
         f"![{claim.says}]({claim.name}.png)",
-        finding.verdict.table().markdown(),
+        finding.table().markdown(),
         f"{finding.verdict.reason} {claim.confidence}",
         f"## Why\n\n{claim.explanation}",
     ]
     if claim.errata:
         parts += ["## What the document says", _table_of_errata([finding])]
+    if any(check.near for check in finding.verdict.checks):
+        parts += [
+            "## Near, and wrong",
+            "Theories that are off by a little, held against the same measurement with the same tolerance:",
+            finding.verdict.table_of_near().markdown(),
+        ]
     if finding.broken is not None:
         parts += [
             "## Broken on purpose",
@@ -68,7 +74,7 @@ def claim_page(finding: AnyFinding) -> str:
 
 def index_page(findings: Sequence[AnyFinding]) -> str:
     """Every claim with its verdict, by document."""
-    n_hold = sum(finding.verdict.holds for finding in findings)
+    n_hold = sum(finding.holds for finding in findings)
     parts = [
         "# The lab",
         "Every claim is a small program: a prediction, a measurement, a tolerance and a verdict, with a figure. "

@@ -1,7 +1,7 @@
-"""What a claim draws with: a prediction is a dashed line, a measurement a circle, black on white."""
+"""What a claim draws with: a prediction is a dashed line, a measurement a marker, in colours that all can see."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool
@@ -25,6 +25,8 @@ PRINTED: dict[str, Any] = {"color": "0.55", "linestyle": ":", "linewidth": 1.8, 
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
 """For several series in one panel: colours alone do not survive a copier."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+"""One for each marker, told apart by colour-blind readers too (Okabe and Ito 2008)."""
 
 FLOOR = 1e-17
 """Where a logarithmic axis shows a difference of exactly 0: below the rounding of double precision."""
@@ -41,6 +43,20 @@ def panels(n: int = 1, *, width: float = 6.6, height: float = 2.9, title: str = 
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def whole_ticks(ax: Axes, axis: Literal["x", "y", "both"] = "x") -> None:
+    """Ticks at whole numbers alone: an index or a count has no half.
+
+    >>> figure, (ax,) = panels()
+    >>> whole_ticks(ax)
+    """
+    ax.locator_params(axis=axis, integer=True)
+
+
+def legend_outside(ax: Axes, **options: Any) -> None:
+    """The legend right of the panel, where it hides no curve."""
+    ax.legend(**{"frameon": False, "loc": "center left", "bbox_to_anchor": (1.0, 0.5), "fontsize": 7} | options)
 
 
 def outline(ax: Axes, allowed: Bool[Tensor, "query key"]) -> None:

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwork import choices
-from headwork.checks import check_positive
+from headwork.checks import check_positive, check_type
 from headwork.functional.embedding import look_up
 from headwork.functional.patches import embed_patches, grid_of
 from headwork.functional.processor import check_products
@@ -32,6 +32,7 @@ class TokenEmbedding(nn.Module):
         self.table = nn.Parameter(torch.randn(vocab, d_model) * spread)
 
     def forward(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token d_model"]:
+        check_type(Tensor, "a tensor", **{self.name: ids})
         if ids.ndim != 2 or ids.shape[1] == 0:
             raise ValueError(
                 f"{self.name} must have the axes (batch, token) and at least one token, got shape {tuple(ids.shape)}"

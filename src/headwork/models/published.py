@@ -5,7 +5,7 @@
 """
 
 from headwork import choices, layers
-from headwork.checks import nearest
+from headwork.checks import check_type, nearest
 from headwork.models.decoder import Decoder, DecoderConfig
 from headwork.models.encoder import Encoder, EncoderConfig
 from headwork.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
@@ -123,6 +123,7 @@ PUBLISHED: dict[str, AnyConfig] = {
 
 def published(name: str) -> AnyConfig:
     """The config of a published model."""
+    check_type(str, "a name", name=name)
     if name not in PUBLISHED:
         raise ValueError(f"model {name!r} is not known{nearest(name, PUBLISHED)}")
     return PUBLISHED[name]

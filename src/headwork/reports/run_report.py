@@ -17,7 +17,7 @@ from headwork.figures import (
     draw_mistakes,
     worst_mistakes,
 )
-from headwork.figures.confusion import check_classes
+from headwork.figures.confusion import N_CLASSES_DRAWN, check_classes, list_classes
 from headwork.figures.style import shorten
 from headwork.metric import LOSS, Metric, MetricRow, best_row, last_row
 from headwork.reports.page import Facts, Page, Part
@@ -155,8 +155,17 @@ def add_classification(page: Page, result: Classification) -> None:
         f"Rows are true classes, columns predicted classes: {n_right:,} of {n_examples:,} {result.split} examples are "
         "on the diagonal. The colour is the fraction of the row; mistakes (orange) have a finer scale."
     )
+    rest = []
+    if len(result.labels) > N_CLASSES_DRAWN:
+        caption += f" Of {len(result.labels):,} classes the {N_CLASSES_DRAWN} with the most mistakes are drawn."
+        columns = ("class", "examples", "right", "most often mistaken for", "how often")
+        rest = [
+            Table(
+                columns, tuple(list_classes(result.truth, result.predicted, result.labels)), "All classes", folded=True
+            )
+        ]
     figure = draw_confusion_matrix(result.truth, result.predicted, result.labels)
-    page.add("Confusion matrix", Picture(figure, caption))
+    page.add("Confusion matrix", Picture(figure, caption), *rest)
     mistakes = worst_mistakes(result.probabilities, result.truth, result.labels, N_MISTAKES)
     if not mistakes:
         page.add("Worst mistakes", f"There are none among the {n_examples:,} {result.split} examples.")

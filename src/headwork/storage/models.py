@@ -18,12 +18,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
-from headwork.checks import with_article
+from headwork.checks import check_type, with_article
 from headwork.convert import Conversion, conversions_of
 from headwork.models import CLASSES
 from headwork.serialise import check_classes, config_from_dict, config_to_dict
 from headwork.storage.folders import new_folder, verify
-from headwork.storage.sealed_json import SEAL, DamagedError, read_json, unsealed
+from headwork.storage.sealed_json import SEAL, DamagedError, read_json, sealed, unsealed
 
 CONFIG, WEIGHTS, BEST = "config.json", "model.safetensors", "checkpoints/best.json"
 CHECKPOINT = re.compile(r"step-[0-9]{8,}(-part-[0-9]{4,})?")
@@ -41,14 +41,27 @@ def save(model: nn.Module, folder: Path | str) -> None:
     The model is one of `hw.models`, also if it has parts of your own or `hw.convert` has changed it; or a
     module of your own whose constructor's arguments are attributes of the same names.
     """
-    about: dict[str, object] = {"model": config_to_dict(model)}
+    check_type(str | Path, "a path", folder=folder)
+    save_with(model, Path(folder), {})
+
+
+def save_with(model: nn.Module, folder: Path, files: Mapping[str, str]) -> None:
+    """`save`, with the files of the run that a model comes from, so that it can be evaluated as the run can."""
+    about = {**json.loads(files.get(CONFIG, "{}")), "model": config_to_dict(model)}
+    is_sealed = about.pop(SEAL, None) is not None
+    about |= with_names_of_ours(model, CLASSES)
     conversions = [config_to_dict(conversion) for conversion in conversions_of(model)]
     if conversions:
         about["conversions"] = conversions
     check_rebuilds(model, about)
     check_finite(model.state_dict(), "model")
-    with new_folder(Path(folder), n_bytes(model.state_dict())) as staging:
-        write_json(about, staging / CONFIG)
+    with new_folder(folder, n_bytes(model.state_dict())) as staging:
+        for name, text in files.items():
+            (staging / name).write_text(text, encoding="utf-8")
+        if is_sealed:
+            (staging / CONFIG).write_text(sealed(about, indent=2) + "\n", encoding="utf-8")
+        else:
+            write_json(about, staging / CONFIG)
         write_tensors(model.state_dict(), staging / WEIGHTS)
 
 
@@ -64,6 +77,7 @@ def load(
 
     `classes` are your own, which a folder may name and only you can pass; `model` is filled instead of building one.
     """
+    check_type(str | Path, "a path", folder=folder)
     check_classes(classes)
     if dtype is not None and not isinstance(dtype, torch.dtype):
         raise ValueError(f"dtype must be one of PyTorch's, such as torch.float16, got {dtype!r}")
@@ -80,6 +94,7 @@ def rebuild_for(folder: Path, classes: Iterable[type]) -> nn.Module:
     about, stored = read_json(folder / CONFIG), read_shapes(folder / WEIGHTS)
     most, n_stored = MODULES_FOR_EACH_TENSOR * len(stored) + FEWEST_MODULES, sum(map(math.prod, stored.values()))
     with explain_config(folder / CONFIG), at_most_modules(most), torch.device("meta"):
+        check_passed(about, CLASSES, classes)
         empty = rebuild({"model": about.get("model")}, classes)
     if not about.get("conversions"):
         check_shapes(stored, empty.state_dict(), folder / WEIGHTS)
@@ -111,7 +126,7 @@ def explain_config(path: Path) -> Iterator[None]:
     except DamagedError:
         raise
     except (ValueError, TypeError, RuntimeError, OverflowError, MemoryError, RecursionError) as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
 
 
 @contextmanager
@@ -209,6 +224,26 @@ def classes_in(thing: object) -> set[type]:
     return own | classes_in(parts)
 
 
+OWN = "own_classes"
+
+
+def with_names_of_ours(thing: object, ours: Iterable[type]) -> dict[str, list[str]]:
+    """For a config.json: which classes in it are a user's own though they are called like one of ours, if any are."""
+    same = {kind.__name__ for kind in classes_in(thing)} & {kind.__name__ for kind in ours}
+    return {OWN: sorted(same)} if same else {}
+
+
+def check_passed(about: Mapping[str, object], ours: Iterable[type], classes: Iterable[type]) -> None:
+    """Raise if one of ours would be built in the place of a user's own that has its name and was not passed."""
+    listed, passed = about.get(OWN, []), {kind.__name__ for kind in classes}
+    for name in listed if isinstance(listed, list) else [listed]:
+        if name not in passed and name in {kind.__name__ for kind in ours}:
+            raise ValueError(
+                f"{name} is a class of your own here, with the name of one of ours: pass it, classes=[{name}], "
+                "or --import my_module on the command line"
+            )
+
+
 def find_model(folder: Path) -> Path:
     """The folder itself, or the best checkpoint of the run in it."""
     if (folder / BEST).exists():
@@ -219,6 +254,8 @@ def find_model(folder: Path) -> Path:
         if not best.is_dir() or best.is_symlink():
             raise DamagedError(f"{folder / BEST} names {best}, which is not there")
         return best
+    if not folder.exists():
+        raise ValueError(f"folder must be one that exists, got {folder}")
     if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
         raise ValueError(f"folder must hold a model ({CONFIG} and {WEIGHTS}), got {folder}")
     return folder

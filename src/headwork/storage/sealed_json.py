@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headwork.checks import check_file
+
 SEAL = "sha256"
 LARGEST_JSON, LARGEST_TEXT = 2**24, 2**28
 """Bytes that are read at once: no file of ours comes near it, and what a device gives has no end."""
@@ -43,21 +45,33 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def parse_json(text: str, where: object) -> dict[str, Any]:
     """The object that a text holds."""
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{where} is damaged: {error}") from None
+    data = _parse(text, where)
     if not isinstance(data, dict):
         raise DamagedError(f"{where} is damaged: it must hold an object, got {type(data).__name__}")
     return data
 
 
+def parse_list(text: str, where: object) -> list[Any]:
+    """The list that a text holds, in files of others."""
+    data = _parse(text, where)
+    if not isinstance(data, list):
+        raise DamagedError(f"{where} is damaged: it must hold a list, got {type(data).__name__}")
+    return data
+
+
+def _parse(text: str, where: object) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{where} is damaged: {error}") from None
+
+
 def read_text(path: Path, most: int = LARGEST_TEXT) -> str:
-    """The text of a file on a disk; a pipe or a device may never end."""
-    if path.exists() and not path.is_file():
-        raise DamagedError(f"{path} is damaged: it must be a file on a disk")
-    if (size := path.stat().st_size) > most:
-        raise DamagedError(f"{path} is damaged: it must have at most {most:,} bytes, got {size:,}")
+    """The text of a file on a disk, which must be there; a pipe or a device may never end."""
+    try:
+        check_file(path, path.name, most)
+    except ValueError as error:
+        raise DamagedError(str(error)) from None
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:

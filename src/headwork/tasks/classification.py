@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -89,7 +90,10 @@ class Classification(Checked):
         plain = replace(self, label_smoothing=0.0, class_weights=None)
         metrics, logits, target = score_outputs(call_model, plain.score_logits, model, batches)
         probabilities = self.probabilities(logits)
-        f1 = macro_f1(F.one_hot(probabilities.argmax(-1), len(self.labels)), F.one_hot(target, len(self.labels)))
+        predicted, n_classes = probabilities.argmax(-1), len(self.labels)
+        right = torch.bincount(target[predicted == target], minlength=n_classes)
+        named = torch.bincount(torch.cat([predicted, target]), minlength=n_classes)
+        f1 = _mean_f1(right, named)
         return Evaluation(metrics | {"macro_f1": f1}, probabilities, target)
 
 
@@ -152,6 +156,9 @@ def macro_f1(predicted: Tensor, target: Tensor) -> float:
     0.3333333333333333
     """
     predicted, target = predicted.bool(), target.bool()
-    right = (predicted & target).sum(0).double()
-    named = predicted.sum(0) + target.sum(0)
-    return float((2 * right / named)[named > 0].mean()) if named.any() else 0.0
+    return _mean_f1((predicted & target).sum(0), predicted.sum(0) + target.sum(0))
+
+
+def _mean_f1(right: Tensor, named: Tensor) -> float:
+    """From how often each class was right, and how often it was predicted or true."""
+    return float((2 * right.double() / named)[named > 0].mean()) if named.any() else 0.0

@@ -13,6 +13,8 @@ from headwork.serialise import Checked
 Precision = Literal["float32", "bfloat16", "float16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Strategy = Literal["auto", "ddp", "fsdp"]
+MOST_WORKERS = 256
+"""Each is a process."""
 LrFactors = tuple[tuple[str, float], ...]
 
 
@@ -51,8 +53,8 @@ class SGD(Checked):
 
 def _check_optimiser(config: AdamW | SGD) -> None:
     check_above_zero(lr=config.lr, **{f"lr_factors[{glob!r}]": factor for glob, factor in config.lr_factors})
-    if config.weight_decay < 0:
-        raise ValueError(f"weight_decay must be 0 or more, got {config.weight_decay}")
+    if not 0 <= config.weight_decay < float("inf"):
+        raise ValueError(f"weight_decay must be 0 or more and finite, got {config.weight_decay}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +134,8 @@ class TrainingConfig(Checked):
         if self.ema is not None:
             check_probability(ema=self.ema)
         check_probability(label_smoothing=self.label_smoothing)
-        if self.workers < 0:
-            raise ValueError(f"workers must be 0 or more, got {self.workers}")
+        if not 0 <= self.workers <= MOST_WORKERS:
+            raise ValueError(f"workers must lie in 0 .. {MOST_WORKERS}, got {self.workers}")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must lie in 0 .. 2**32 - 1, got {self.seed}")
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from headwork.metric import Metric
+from headwork.tables import printable
 from headwork.tasks import Task, metrics_by_name
 
 Values = Mapping[str, Mapping[str, float]]
@@ -72,7 +73,7 @@ class Lines(Quiet):
             )
 
     def say(self, text: str) -> None:
-        print(text, file=self.file, flush=True)
+        print(printable(text), file=self.file, flush=True)
         self.last_line = time.monotonic()
 
     def _time_left(self, step: int) -> str:
@@ -106,7 +107,7 @@ class Bar(Quiet):
         self.progress.update(self.task, completed=step, metrics=metrics)
 
     def say(self, text: str) -> None:
-        self.progress.console.print(text, highlight=False, markup=False)
+        self.progress.console.print(printable(text), highlight=False, markup=False)
 
     def stop(self) -> None:
         self.progress.stop()

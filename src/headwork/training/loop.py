@@ -34,7 +34,7 @@ from headwork.training.machine import (
 )
 from headwork.training.nonfinite import NonFiniteError, first_nonfinite
 from headwork.training.optimiser import learning_rate, set_learning_rate
-from headwork.training.plan import Plan, ordered_batches, training_batches
+from headwork.training.plan import Plan, WorkerDiedError, ordered_batches, training_batches
 from headwork.training.recorder import Watcher
 from headwork.training.run import Run
 from headwork.training.session import Clock, Session
@@ -80,6 +80,7 @@ def train_run(
         progress = session.resume(watchers)
         check_same_step(fabric, progress.step)
         clock = Clock(progress, fabric.world_size)
+        how = f"go on with `headwork train --resume {run.folder}`"
         try:
             for parts in training_batches(plan, data.train, progress.step):
                 if training.patience is not None and progress.n_worse >= training.patience:
@@ -98,9 +99,12 @@ def train_run(
                 clock.next_step()
         except StoppedError as error:
             session.save(progress)
-            how = f"go on with `headwork train --resume {run.folder}`"
             where = f" and saved at step {progress.step} of {plan.n_steps}; {how}"
             raise StoppedError(error.signal_number, where) from None
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f" at once, without saving; {how}") from None
+        except WorkerDiedError as error:
+            raise WorkerDiedError(f"{error}; the run is kept as it was at its last checkpoint; {how}") from None
         if not session.has_best(progress):  # it was lost, and no evaluation has come since
             valid = evaluate(fabric, learner, task, data.valid, training.batch_size, progress.step)
             session.make_best(progress, valid.metrics)

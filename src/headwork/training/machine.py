@@ -67,7 +67,8 @@ def describe_load(training: TrainingConfig) -> str | None:
     do, and two threads can be several times slower than one. Measured is the processor time that the threads get.
     """
     n_threads = torch.get_num_threads()
-    if n_threads == 1 or find_device(training) != "cpu":
+    sleeping = os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE"
+    if n_threads == 1 or sleeping or find_device(training) != "cpu":
         return None
     work = torch.ones(2**22)
     nn.functional.gelu(work)  # starts the threads
@@ -79,7 +80,7 @@ def describe_load(training: TrainingConfig) -> str | None:
         return None
     return (
         f"this machine is busy: {n_threads} threads get the time of {used / seconds:.1f} processors and wait for each "
-        "other. With OMP_NUM_THREADS=1 before the command, training may be faster"
+        "other. With OMP_WAIT_POLICY=PASSIVE before the command, training may be much faster"
     )
 
 

@@ -1,13 +1,20 @@
 """How long a run is, when it evaluates and saves, and which examples each step sees."""
 
 import math
-from collections.abc import Iterator
+import multiprocessing
+import pickle
+import signal
+import traceback
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import Any, NamedTuple
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from headwork.batches import Batch, to_device
 from headwork.data import Examples
@@ -108,15 +115,40 @@ def shuffled_batches(examples: Examples, batch_size: int, *, seed: int, epoch: i
             yield examples.batch(indices, epoch)
 
 
-class Fetch(Dataset[Batch]):
+class WorkerDiedError(RuntimeError):
+    """A loader worker is gone, and its batches with it."""
+
+
+class Failed(NamedTuple):
+    """What a loader worker gives instead of a batch: the error, and where it was raised."""
+
+    error: Exception
+    where: str
+
+
+class Fetch(Dataset[Batch | Failed]):
     """Whole batches at once, so that a data set can work on all its examples in one operation."""
 
     def __init__(self, examples: Examples) -> None:
         self.examples = examples
 
-    def __getitem__(self, part: tuple[int | None, list[int]]) -> Batch:
+    def __getitem__(self, part: tuple[int | None, list[int]]) -> Batch | Failed:
         epoch, indices = part
-        return self.examples.batch(indices, epoch)
+        if get_worker_info() is None:
+            return self.examples.batch(indices, epoch)
+        try:
+            return self.examples.batch(indices, epoch)
+        except Exception as error:  # whatever it is, the process that waits for the batch raises it
+            return Failed(_sendable(error), f"in a loader worker:\n{traceback.format_exc()}")
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error, or one that says the same if it cannot go from process to process."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def as_it_is(batch: Any) -> Any:
@@ -134,9 +166,50 @@ def training_batches(plan: Plan, examples: Examples, first_step: int) -> Iterato
         collate_fn=as_it_is,
         worker_init_fn=leave_signals_to_parent,
     )
+    others = set(multiprocessing.active_children())
     batches = iter(loader)
+    workers = set(multiprocessing.active_children()) - others
     for _ in range(first_step, plan.n_steps):
-        yield [next(batches) for _ in range(plan.training.accumulate)]
+        try:
+            parts = [_received(next(batches)) for _ in range(plan.training.accumulate)]
+        except Exception as error:
+            dead = _find_dead(workers) if isinstance(error, RuntimeError | OSError | EOFError) else ""
+            _end(workers)
+            if dead:
+                raise WorkerDiedError(f"a loader worker {dead}") from None
+            raise
+        yield parts
+
+
+def _received(batch: Batch | Failed) -> Batch:
+    if isinstance(batch, Failed):
+        batch.error.add_note(batch.where)
+        raise batch.error
+    return batch
+
+
+def _find_dead(workers: Collection[BaseProcess]) -> str:
+    """How one of the workers has ended; nothing if none has, within a second."""
+    ended = wait([worker.sentinel for worker in workers], timeout=1)
+    for code in (worker.exitcode for worker in workers if worker.sentinel in ended):
+        if code == -signal.SIGKILL:
+            return "was killed (SIGKILL), as the system does when memory runs out"
+        if code is not None and code < 0:
+            return f"was stopped by {signal.Signals(-code).name}"
+        return f"ended with the exit code {code}"
+    return ""
+
+
+def _end(workers: Collection[BaseProcess]) -> None:
+    """At once: PyTorch would wait five seconds for each that is busy or waits for one that is gone."""
+    are_left = True
+    while are_left:
+        with suppress(RuntimeError):  # PyTorch's, at whatever moment it hears that a worker was killed
+            for worker in workers:
+                worker.kill()
+            for worker in workers:
+                worker.join()
+            are_left = False
 
 
 def ordered_batches(examples: Examples, batch_size: int, device: torch.device | str = "cpu") -> Iterator[Batch]:

@@ -16,7 +16,14 @@ from headwork.models import CLASSES
 from headwork.seeds import unchanged_rng_states
 from headwork.serialise import config_from_dict, config_to_dict
 from headwork.storage.folders import is_leftover, replace_file
-from headwork.storage.models import CONFIG, check_rebuilds, explain_config, read_own_config
+from headwork.storage.models import (
+    CONFIG,
+    check_passed,
+    check_rebuilds,
+    explain_config,
+    read_own_config,
+    with_names_of_ours,
+)
 from headwork.storage.sealed_json import SEAL, DamagedError, read_json, read_text, sealed
 from headwork.tasks import TASKS, Task
 from headwork.training.config import RunConfig
@@ -73,6 +80,7 @@ class Run:
             "own_weights": self.own_weights,
             "fingerprint": self.fingerprint,
             "run_id": self.run_id,
+            **with_names_of_ours([self.config, self.task], RUN_CLASSES),
         }
         text = _tokenizer_json(self.tokenizer)
         if text is None:
@@ -141,6 +149,7 @@ def open_run(folder: Path, classes: Iterable[type] = (), *, edited: bool = False
     except DamagedError as error:
         raise DamagedError(f"{error}{'' if edited else remedy}") from None
     with explain_config(path):
+        check_passed(about, RUN_CLASSES, classes)
         config: object = config_from_dict(about.get("run"), RUN_CLASSES, classes)
         task: object = config_from_dict(about.get("task"), RUN_CLASSES, classes)
     if not isinstance(config, RunConfig) or not isinstance(task, Task):
@@ -162,10 +171,8 @@ def _read_tokenizer(folder: Path, about: dict[str, Any], *, edited: bool) -> Tok
     text = read_text(path)
     if not edited and _digest(text) != about[TOKENIZER]:
         raise DamagedError(f"{path} is damaged: its SHA-256 is not that of {CONFIG}")
-    try:
+    with explain_config(path):
         return Tokenizer.from_json(text)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 @unchanged_rng_states()

@@ -64,6 +64,14 @@ CONVENTIONS = (
 PARTS = tuple(m for m in (*layers.LAYER_MISTAKES, *layers.PARTS))
 
 
+def unlikely(candidate: Candidate, wirings: Sequence[Weights]) -> set[tuple[str, object]]:
+    """Conventions that source and parameters rule out."""
+    gone = layers.unlikely(candidate)
+    if all(w.get("positions") is not None or w.get("source", {}).get("positions") is not None for w in wirings):
+        gone |= {("positions", "sinusoidal"), ("positions", "none")}
+    return gone
+
+
 def embed(ids: Tensor, w: Weights, how: How) -> Tensor:
     x = w["tokens"][ids]
     d, n = x.shape[-1], ids.shape[1]
@@ -221,7 +229,7 @@ def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: 
                 "n_heads": block.n_heads,
                 "block": block,
                 "d_model": block.d_model,
-                "not": layers.unlikely(candidate),
+                "not": unlikely(candidate, wirings),
                 "rank": rank,
                 "partial": False,
             }
@@ -415,7 +423,7 @@ def pair_readings(candidate: Candidate) -> Iterator[Reading]:
                         "n_heads": block.n_heads,
                         "block": block,
                         "d_model": block.d_model,
-                        "not": layers.unlikely(candidate),
+                        "not": unlikely(candidate, wirings),
                         "masks": bool(taken),
                     }
                     said = (
@@ -525,7 +533,7 @@ def image_readings(candidate: Candidate) -> Iterator[Reading]:
                 "n_heads": block.n_heads,
                 "block": block,
                 "d_model": block.d_model,
-                "not": layers.unlikely(candidate),
+                "not": unlikely(candidate, wirings),
             }
             reading = Reading(
                 (assignment.said([p["name"] for p in candidate.parameters]), "image [batch, channel, row, column]"),

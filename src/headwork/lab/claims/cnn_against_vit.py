@@ -171,7 +171,7 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.5(d)",
-    also=("NYU sheet, question 1.5(a)",),
+    also=("NYU 1.5(a)",),
     setup=Setup(),
     small=Setup(sizes=(400,), n_steps=150, batch_size=16),
     run=run,

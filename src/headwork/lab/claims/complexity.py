@@ -188,7 +188,10 @@ CLAIM = Claim(
     __doc__,
     document="EECS 182",
     question="2(c)",
-    also=("EECS 182 sheet, question 2(d)", "C182 sheet, question 1(c) ii"),
+    also=(
+        "EECS 182 2(d)",
+        "C182 1(c) ii",
+    ),
     setup=Setup(),
     small=Setup(d_model=128, lengths=(512, 2048), cross_lengths=(3, 5), rounds=7),
     run=run,

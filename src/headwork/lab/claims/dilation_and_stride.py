@@ -163,7 +163,7 @@ CLAIM = Claim(
     __doc__,
     document="ETH",
     question="1(e.2)",
-    also=("ETH sheet, question 1(e.3)",),
+    also=("ETH 1(e.3)",),
     setup=Setup(),
     small=Setup(n_rows=11, n_columns=8, channels=1, n_out=2, dilations=(1, 3), strides=(1, 2, 3)),
     run=run,

@@ -132,7 +132,7 @@ CLAIM = Claim(
     __doc__,
     document="ETH",
     question="1(c.1)",
-    also=("ETH sheet, question 1(a.2)",),
+    also=("ETH 1(a.2)",),
     setup=Setup(),
     small=Setup(n_heads=2, n_tokens=5, d_in=7, d_hid=3, d_o=2),
     run=run,

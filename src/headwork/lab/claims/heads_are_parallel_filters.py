@@ -170,7 +170,7 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.2(b)",
-    also=("NYU sheet, question 1.4(c)",),
+    also=("NYU 1.4(c)",),
     setup=Setup(),
     small=Setup(n_tokens=50_000, n_steps=200, n_starts=32, n_heads=3, d_model=6),
     run=run,

@@ -164,7 +164,7 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.1(c)",
-    also=("NYU sheet, question 1.1(d)",),
+    also=("NYU 1.1(d)",),
     setup=Setup(),
     small=Setup(n_keys=(2, 7, 101), d_value=5, leads=(0.0, 1.0, 3.0, 9.0), betas=(1e-3, 3e-3, 1e-2)),
     run=run,

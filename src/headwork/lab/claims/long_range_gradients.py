@@ -219,7 +219,7 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.4(a)",
-    also=("NYU sheet, question 1.4(b)",),
+    also=("NYU 1.4(b)",),
     setup=Setup(),
     small=Setup(lengths=(8, 16, 24), d_model=6, n_texts=60),
     run=run,

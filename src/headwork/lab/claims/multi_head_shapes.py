@@ -194,7 +194,10 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.2(a)",
-    also=("NYU sheet, questions 1.1(a) and 1.3(a)",),
+    also=(
+        "NYU 1.1(a)",
+        "NYU 1.3(a)",
+    ),
     setup=Setup(),
     small=Setup(d=12, t=6, n=5, m=7, heads=(1, 2, 3)),
     run=run,

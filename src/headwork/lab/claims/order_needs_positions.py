@@ -158,7 +158,7 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.3(b)",
-    also=("NYU sheet, question 1.4(a)",),
+    also=("NYU 1.4(a)",),
     setup=Setup(),
     small=Setup(n_tokens=7, d_model=4, n_heads=1, n_layers=1, vocab=11),
     run=run,

@@ -158,7 +158,7 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.1(e)",
-    also=("NYU sheet, question 1.1(f)",),
+    also=("NYU 1.1(f)",),
     setup=Setup(),
     small=Setup(n_queries=3, n_keys=5, d_head=7, d_value=2),
     run=run,

@@ -120,7 +120,10 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.1(b)",
-    also=("NYU sheet, questions 1.1(c) and 1.1(d)",),
+    also=(
+        "NYU 1.1(c)",
+        "NYU 1.1(d)",
+    ),
     setup=Setup(),
     small=Setup(widths=(32, 128), n_queries=300, n_keys=500, n_betas=5),
     run=run,

@@ -200,7 +200,10 @@ CLAIM = Claim(
     __doc__,
     document="ETH",
     question="1(c.2)",
-    also=("ETH sheet, questions 1(d.1) and 1(e.1)",),
+    also=(
+        "ETH 1(d.1)",
+        "ETH 1(e.1)",
+    ),
     setup=Setup(),
     small=Setup(kernels=(1, 2, 3), n_images=11, image=16, channels=1, n_out=2, alphas=(1.0, 20.0)),
     run=run,

@@ -150,7 +150,10 @@ CLAIM = Claim(
     __doc__,
     document="ETH",
     question="1(d.1)",
-    also=("ETH sheet, questions 1(d.2) and 2(a)",),
+    also=(
+        "ETH 1(d.2)",
+        "ETH 2(a)",
+    ),
     setup=Setup(),
     small=Setup(n_rows=7, n_columns=9, alphas=(0.1, 0.5, 2.0, 12.0, 40.0)),
     run=run,

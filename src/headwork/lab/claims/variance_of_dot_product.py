@@ -125,7 +125,7 @@ CLAIM = Claim(
     __doc__,
     document="C182",
     question="1(b)",
-    also=("EECS 182 sheet, question 1(a), for mean 0",),
+    also=("EECS 182 1(a)",),
     setup=Setup(),
     small=Setup(widths=(4, 32), n_samples=4_000),
     run=run,
