@@ -29,7 +29,7 @@ from headwork.checking.subjects.blocks import USUAL_SIZES, VOCAB, Block, blocks
 from headwork.checking.wiring import linears, norms
 
 N, N_CLASSES, N_MOST, PAD = 6, 5, 16, 0
-SIZES = {
+MODEL_SIZES = {
     **USUAL_SIZES,
     "n_classes": N_CLASSES,
     "image": images.IMAGE,
@@ -214,7 +214,7 @@ def ids_case(reading: Reading, number: int) -> Case:
 
 def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: int) -> Iterator[Reading]:
     """Models that read ids and return "batch token number" (rank 3) or "batch number" (rank 2)."""
-    for block in blocks(candidate, SIZES):
+    for block in blocks(candidate, MODEL_SIZES):
         wirings = tuple(wire(block, n_out))[:24]
         if not wirings:
             continue
@@ -378,7 +378,7 @@ def pair_wirings(block: Block) -> Iterator[Weights]:
 
 
 def pair_readings(candidate: Candidate) -> Iterator[Reading]:
-    for block in blocks(candidate, SIZES):
+    for block in blocks(candidate, MODEL_SIZES):
         wirings = tuple(pair_wirings(block))[:24]
         if not wirings:
             continue
@@ -516,7 +516,7 @@ def image_wirings(block: Block) -> Iterator[Weights]:
 
 
 def image_readings(candidate: Candidate) -> Iterator[Reading]:
-    for block in blocks(candidate, {**SIZES, "n_tokens": images.N}):
+    for block in blocks(candidate, {**MODEL_SIZES, "n_tokens": images.N}):
         wirings = tuple(image_wirings(block))[:24]
         if not wirings:
             continue
