@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy ones too
 settings.load_profile("any machine")
 collect_ignore_glob = ["tests/own_package/*"]  # imported by its tests only, from a path of its own
+if "fbgemm" not in torch.backends.quantized.supported_engines:  # there, int8 is refused
+    collect_ignore_glob += ["src/headwork/*/int8.py", "src/headwork/quantization.py"]
 torch.set_num_threads(1)  # the tests run in as many processes as there are cores
 
 

@@ -16,7 +16,16 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/guide.md", "docs/convolution.md", "docs/data.md", "docs/own.md", "docs/pretrained.md"]
+    "name",
+    [
+        "README.md",
+        "docs/guide.md",
+        "docs/convolution.md",
+        "docs/data.md",
+        "docs/own.md",
+        "docs/pretrained.md",
+        "docs/generation.md",
+    ],
 )
 def test_the_code_runs(name, capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)

@@ -49,6 +49,7 @@ LATE = {
     "sentencepiece": lambda: hw.hub.MarianTokenizer.load("nowhere"),
     "huggingface_hub": lambda: hw.load("owner/name"),
     "gguf": lambda: hw.hub.GgufFile("nowhere"),
+    "jinja2": lambda: hw.hub.render_chat("", [{"role": "user", "content": "Hello"}]),
 }
 """What imports a package when it is called."""
 EARLY = {

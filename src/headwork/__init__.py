@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headwork import layers as layers
     from headwork import masks as masks
     from headwork import models as models
+    from headwork import quantization as quantization
     from headwork import recipes as recipes
     from headwork import reports as reports
     from headwork import serialise as serialise
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from headwork.inspection import patch as patch
     from headwork.inspection import record as record
     from headwork.inspection import trace as trace
+    from headwork.quantization import quantize as quantize
     from headwork.training import train as train
 
 __version__ = "0.2.0"
@@ -58,6 +60,7 @@ _PACKAGES = (
     "layers",
     "masks",
     "models",
+    "quantization",
     "recipes",
     "reports",
     "serialise",
@@ -69,6 +72,7 @@ _FROM = {
     **dict.fromkeys(("ablate", "cost", "lens", "patch", "record", "trace"), "inspection"),
     **dict.fromkeys(("load", "save"), "hub"),
     "check": "checking",
+    "quantize": "quantization",
     "train": "training",
 }
 

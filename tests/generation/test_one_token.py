@@ -249,3 +249,16 @@ def test_weights_that_change_are_read_anew() -> None:
         for p in model.parameters():
             p.mul_(1.3)
     torch.testing.assert_close(read(ids[:, :1]), other(ids[:, :1]), rtol=1e-10, atol=1e-10)
+
+
+def test_heads_that_share_a_key_do_not_copy_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bias of each head comes to its own queries, too."""
+    for changes in (LLAMA, {**LLAMA, "position": POSITIONS["alibi"]}, {**LLAMA, "position": POSITIONS["relative"]}):
+        model, ids = lively(decoder(**changes)), some_ids(BATCH, PROMPT)
+        read, plain = TextReader(model), plain_calls(TextReader(model))
+        for reader in (read, plain):
+            reader(ids)
+        expected = plain(ids[:, :1])
+        with monkeypatch.context() as patched:
+            patched.setattr(hw.layers.MultiHeadAttention, "_for_each_query_head", lambda *_: 1 / 0)
+            torch.testing.assert_close(read(ids[:, :1]), expected, rtol=1e-10, atol=1e-10)

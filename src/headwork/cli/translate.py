@@ -1,12 +1,17 @@
 """`headwork translate`."""
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import OfRun, lines_of_stdin, warn_of_unknown, without_denormals
+from headwork.cli.arguments import OfRun, complain, lines_of_stdin, warn_of_unknown, without_denormals
+
+if TYPE_CHECKING:
+    from torch import nn
 
 LONGEST_TRANSLATION = 4096
 """Tokens; a model that never ends its translation would go on for ever."""
@@ -14,8 +19,24 @@ MOST_BEAMS = 256
 
 
 @dataclass(frozen=True)
+class Translator:
+    """A model that reads one text and writes another, and its words."""
+
+    model: "nn.Module"
+    encode: Callable[[str], list[int]]
+    decode: Callable[[Sequence[int]], str]
+    begin: int
+    end: Sequence[int]
+    forbidden: Sequence[int] = ()
+    """Ids that are never written."""
+
+
+@dataclass(frozen=True)
 class Translate(OfRun):
-    """Translate texts with the encoder-decoder of a run, given here or line by line on stdin."""
+    """Translate texts with the encoder-decoder of a run, or of a folder of Hugging Face's (Marian, T5).
+
+    The texts are given here or line by line on stdin. A T5 is told what to do in the text.
+    """
 
     texts: Annotated[Positional[tuple[str, ...]], arg(help="What to translate; none: the lines of stdin.")] = ()
     beams: Annotated[int, arg(help="How many translations are followed at a time; 1 is greedy.")] = 1
@@ -23,15 +44,14 @@ class Translate(OfRun):
         float | None, arg(help="With beams. 0: the most probable; 1 (unless given): the best mean; more: longer ones.")
     ] = None
     max_new_tokens: Annotated[int, arg(help="The longest translation, in tokens.")] = 64
+    weights: Annotated[Literal["float32", "int8"], arg(help="int8: a quarter of the memory, and faster.")] = "float32"
     json: Annotated[bool, arg(help="Print a line of JSON for each text.")] = False
 
     @without_denormals()
     def run(self) -> None:
-        import torch
-
         from headwork.checks import check_positive
         from headwork.generation import beam_search
-        from headwork.models import describe
+        from headwork.quantization import quantize
 
         check_positive(beams=self.beams, max_new_tokens=self.max_new_tokens)
         for name, most in (("max_new_tokens", LONGEST_TRANSLATION), ("beams", MOST_BEAMS)):
@@ -39,27 +59,83 @@ class Translate(OfRun):
                 raise ValueError(f"{name} must be at most {most:,}, got {getattr(self, name)}")
         if self.length_penalty is not None and self.beams == 1:
             raise ValueError(f"length_penalty is for a beam search: give --beams too, got {self.length_penalty}")
-        run, model = self.open()
-        description = describe(run.config.model)
-        if description is None or description.input != "text pair" or run.tokenizer is None:
-            raise ValueError(f"run must be one of a translator, got {self.run_folder}")
+        translator = self.open_translator()
+        model = quantize(translator.model) if self.weights == "int8" else translator.model
         for text in self.texts or lines_of_stdin():
             if not text.strip() and not self.texts:
                 print("{}" if self.json else "", flush=True)  # a line for each line
                 continue
-            ids = run.tokenizer.encode(text)
+            ids = translator.encode(text)
             if not ids:
                 raise ValueError(f"texts must not be empty, got {text!r}")
-            warn_of_unknown(run.tokenizer, text)
             best = beam_search(
                 model,  # type: ignore[arg-type]  # its description says that it translates
-                torch.tensor([ids]),
+                [ids],
                 n_beams=self.beams,
                 max_new_tokens=self.max_new_tokens,
-                begin=run.tokenizer.begin,
-                end=run.tokenizer.end,
+                begin=translator.begin,
+                end=translator.end,
+                forbidden=translator.forbidden,
                 length_penalty=1.0 if self.length_penalty is None else self.length_penalty,
             )[0]
-            said = run.tokenizer.decode(best.ids.tolist())
+            said = translator.decode(best.ids.tolist())
             line = {"source": text, "translation": said, "score": best.score}
             print(json.dumps(line, ensure_ascii=False) if self.json else said, flush=True)
+
+    def open_translator(self) -> Translator:
+        from headwork.hub import find_folder, is_pretrained
+        from headwork.models import describe
+
+        if is_pretrained(folder := find_folder(str(self.run_folder))):
+            return open_pretrained(folder)
+        run, model = self.open()
+        description = describe(run.config.model)
+        if description is None or description.input != "text pair" or run.tokenizer is None:
+            raise ValueError(f"run must be one of a translator, got {self.run_folder}")
+        tokenizer = run.tokenizer
+
+        def encode(text: str) -> list[int]:
+            warn_of_unknown(tokenizer, text)
+            return tokenizer.encode(text)
+
+        return Translator(model, encode, tokenizer.decode, tokenizer.begin, [tokenizer.end])
+
+
+def open_pretrained(folder: Path) -> Translator:
+    """A translator in a folder of Hugging Face's; where a translation begins and ends stands in its settings."""
+    from headwork.hub import MarianTokenizer, PretrainedTokenizer, load_pretrained, note_of_unverified
+    from headwork.hub.weights import read_json
+    from headwork.models import describe
+
+    if folder.is_file():
+        raise ValueError(f"run must be one of a translator, got {folder}")
+    settings = read_json(folder / "config.json")
+    if (folder / "generation_config.json").is_file():
+        stated = read_json(folder / "generation_config.json")
+        settings |= {name: value for name, value in stated.items() if value is not None}
+    if settings.get("is_encoder_decoder") is False:
+        raise ValueError(f"run must be one of a translator, got {folder}")
+    model = load_pretrained(folder)
+    if note := note_of_unverified(folder):
+        complain(note)
+    description = describe(model)
+    if description is None or description.input != "text pair":
+        raise ValueError(f"run must be one of a translator, got {folder}")
+    stated_words = settings.get("bad_words_ids")
+    words = stated_words if isinstance(stated_words, list) else []
+    forbidden = [ids[0] for ids in words if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], int)]
+    if settings.get("model_type") == "marian":
+        marian = MarianTokenizer.load(folder)
+        check_vocabulary(marian.n_tokens, description.n_outputs)
+        return Translator(model, marian.encode, marian.decode, marian.begin, [marian.end], forbidden)
+    tokenizer = PretrainedTokenizer.load(folder)
+    check_vocabulary(tokenizer.n_tokens, description.n_outputs)
+    begin = settings.get("decoder_start_token_id")
+    if not isinstance(begin, int):
+        raise ValueError(f"{folder / 'config.json'}: decoder_start_token_id must be the id that begins, got {begin!r}")
+    return Translator(model, tokenizer.encode, tokenizer.decode, begin, tokenizer.end, forbidden)
+
+
+def check_vocabulary(n_tokens: int, n_outputs: int) -> None:
+    if n_tokens > n_outputs:
+        raise ValueError(f"the tokenizer must have no more tokens than the model, {n_outputs}, got {n_tokens}")

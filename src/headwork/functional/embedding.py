@@ -1,14 +1,16 @@
 """From ids to vectors: one row of a table for each id."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int8
 from torch import Tensor
 from torch.nn import functional as F
 
 
 def look_up(
-    ids: Int[Tensor, "*batch"], table: Float[Tensor, "vocab d_model"], name: str = "token ids"
-) -> Float[Tensor, "*batch d_model"]:
+    ids: Int[Tensor, "*batch"],
+    table: Float[Tensor, "vocab d_model"] | Int8[Tensor, "vocab d_model"],
+    name: str = "token ids",
+) -> Float[Tensor, "*batch d_model"] | Int8[Tensor, "*batch d_model"]:
     """The row of the table for each id; an id outside the table is an error, never another row.
 
     >>> look_up(torch.tensor([1, 0]), torch.tensor([[0.0, 1.0], [2.0, 3.0]]))

@@ -3,7 +3,7 @@
 How many tokens fit into a model, and which ids it knows, is decided here for all that generate.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,47 +11,71 @@ from torch import Tensor, nn
 
 from headwork import masks
 from headwork.checks import check_positive, with_article
+from headwork.generation.lookup import continue_by_lookup
 from headwork.generation.reading import TargetReader, TextReader
-from headwork.generation.sampling import Greedy, Sampling, pick
+from headwork.generation.sampling import Greedy, Sampling, pick_checked
 from headwork.models import Decoder, EncoderDecoder
 from headwork.models.model import InputKind, describe
+
+Ids = Int[Tensor, "batch token"] | Sequence[Sequence[int]]
+"""A tensor, or a list of ids for each row, which may have different lengths."""
+End = int | Sequence[int] | None
+"""The id, or one of the ids, after which a row has nothing more to say."""
 
 
 def stream(
     model: Decoder,
-    ids: Int[Tensor, "batch token"],
+    ids: Ids,
     *,
     max_new_tokens: int,
     sampling: Sampling = Greedy(),
-    end: int | None = None,
+    end: End = None,
     generator: torch.Generator | None = None,
     visible: Bool[Tensor, "batch token"] | None = None,
+    prompt_lookup: int | None = None,
 ) -> Iterator[Int[Tensor, "batch"]]:
     """The next token of each row, one step at a time, at most `max_new_tokens` times.
 
     The prompt is read at once, each token is computed when it is asked for. A row that has come to `end` repeats it
-    until all rows have. Prompts of different lengths are padded on the left, and `visible` marks their real tokens:
-    each row goes on as it would alone.
+    until all rows have. Prompts of different lengths are lists of ids, or a tensor padded on the left whose real tokens
+    `visible` marks: each row goes on as it would alone.
+
+    With `prompt_lookup` so many tokens at a time are guessed from what follows the same words earlier in the text, and
+    read at once; those that greedy search would have taken are kept, so the text is the same. It pays where a text
+    repeats itself: summaries, corrections, code. For a single row and `Greedy()`.
     """
     check_kind(model, "text")
+    ids, visible = as_rows(ids, visible)
     check_prompt(ids, visible)
     check_length(model, ids.shape[1] if visible is None else int(visible.sum(1).amax()), max_new_tokens)
-    check_token_ids(model.config.vocab, end=end)
+    ends = end_ids(end, model.config.vocab)
+    if prompt_lookup is not None:
+        check_lookup(prompt_lookup, len(ids), visible, sampling)
     read = TextReader(model)
+    logits = read(ids, visible)
+    if prompt_lookup is not None:
+        return continue_by_lookup(read, ids, logits, max_new_tokens=max_new_tokens, ends=ends, n_guessed=prompt_lookup)
     return _steps(
-        read, read(ids, visible), max_new_tokens=max_new_tokens, sampling=sampling, end=end, generator=generator
+        read,
+        logits,
+        past=(ids, visible),
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        ends=ends,
+        generator=generator,
     )
 
 
 def generate(
     model: Decoder,
-    ids: Int[Tensor, "batch token"],
+    ids: Ids,
     *,
     max_new_tokens: int,
     sampling: Sampling = Greedy(),
-    end: int | None = None,
+    end: End = None,
     generator: torch.Generator | None = None,
     visible: Bool[Tensor, "batch token"] | None = None,
+    prompt_lookup: int | None = None,
 ) -> Int[Tensor, "batch new"]:
     """All tokens of `stream`, without the prompt: `max_new_tokens` of them, or fewer if every row came to `end` before.
 
@@ -61,7 +85,14 @@ def generate(
     torch.Size([2, 7])
     """
     steps = stream(
-        model, ids, max_new_tokens=max_new_tokens, sampling=sampling, end=end, generator=generator, visible=visible
+        model,
+        ids,
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        end=end,
+        generator=generator,
+        visible=visible,
+        prompt_lookup=prompt_lookup,
     )
     return torch.stack(list(steps), dim=1)
 
@@ -73,6 +104,7 @@ def stream_long(
     max_new_tokens: int,
     sampling: Sampling = Greedy(),
     generator: torch.Generator | None = None,
+    prompt_lookup: int | None = None,
 ) -> Iterator[Int[Tensor, "batch"]]:
     """As `stream`, however many tokens are asked for.
 
@@ -92,7 +124,14 @@ def stream_long(
             ids = ids[:, -max(limit // 2, 1) :]
         n_now = min(max_new_tokens, max(limit - ids.shape[1], 1))
         new = []
-        for token in stream(model, ids, max_new_tokens=n_now, sampling=sampling, generator=generator):
+        for token in stream(
+            model,
+            ids,
+            max_new_tokens=n_now,
+            sampling=sampling,
+            generator=generator,
+            prompt_lookup=prompt_lookup,
+        ):
             new.append(token)
             yield token
         ids = torch.cat([ids, torch.stack(new, dim=1)], dim=1)
@@ -105,17 +144,24 @@ def stream_translation(
     *,
     max_new_tokens: int,
     begin: int,
-    end: int | None,
+    end: End,
     sampling: Sampling = Greedy(),
     generator: torch.Generator | None = None,
     source_visible: Bool[Tensor, "batch source_token"] | None = None,
 ) -> Iterator[Int[Tensor, "batch"]]:
     """The next target token of each row after `begin`, one step at a time; the rest is as in `stream`."""
-    read = read_target(
-        model, source, max_new_tokens=max_new_tokens, begin=begin, end=end, source_visible=source_visible
+    read = read_target(model, source, max_new_tokens=max_new_tokens, begin=begin, source_visible=source_visible)
+    ends = end_ids(end, model.config.target_vocab or model.config.vocab)
+    first = torch.full((len(source), 1), begin, device=source.device)
+    return _steps(
+        read,
+        read(first),
+        past=(first, None),
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        ends=ends,
+        generator=generator,
     )
-    logits = read(torch.full((len(source), 1), begin, device=source.device))
-    return _steps(read, logits, max_new_tokens=max_new_tokens, sampling=sampling, end=end, generator=generator)
 
 
 def translate(
@@ -124,7 +170,7 @@ def translate(
     *,
     max_new_tokens: int,
     begin: int,
-    end: int | None,
+    end: End,
     sampling: Sampling = Greedy(),
     generator: torch.Generator | None = None,
     source_visible: Bool[Tensor, "batch source_token"] | None = None,
@@ -154,21 +200,80 @@ def _steps(
     read: TextReader | TargetReader,
     logits: Float[Tensor, "batch vocab"],
     *,
+    past: tuple[Int[Tensor, "batch token"], Bool[Tensor, "batch token"] | None],
     max_new_tokens: int,
     sampling: Sampling,
-    end: int | None,
+    ends: tuple[int, ...],
     generator: torch.Generator | None,
 ) -> Iterator[Int[Tensor, "batch"]]:
-    ended = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+    seen = tokens_of(*past, logits.shape[1]) if sampling.repetition_penalty != 1 else None
+    token = ended = None
+    of_end = torch.tensor(ends, device=logits.device)
     for step in range(max_new_tokens):
-        token = pick(logits, sampling, generator)
-        if end is not None:
-            token = token.masked_fill(ended, end)
-            ended = token == end
+        new = pick_checked(logits, sampling, generator, seen)
+        token = new if token is None or ended is None else torch.where(ended, token, new)
+        if ends:
+            ended = torch.isin(token, of_end)
+        if seen is not None:
+            seen.scatter_(1, token[:, None], True)
         yield token
-        if step + 1 == max_new_tokens or (end is not None and ended.all()):
+        if step + 1 == max_new_tokens or (ended is not None and ended.all()):
             return
         logits = read(token[:, None])
+
+
+def tokens_of(
+    ids: Int[Tensor, "batch token"], visible: Bool[Tensor, "batch token"] | None, vocab: int
+) -> Bool[Tensor, "batch vocab"]:
+    """Which tokens each row has; padding is none.
+
+    >>> tokens_of(torch.tensor([[2, 0, 2]]), None, 4)
+    tensor([[ True, False,  True, False]])
+    """
+    real = torch.ones_like(ids, dtype=torch.bool) if visible is None else visible
+    row, column = real.nonzero(as_tuple=True)
+    seen = torch.zeros(len(ids), vocab, dtype=torch.bool, device=ids.device)
+    seen[row, ids[row, column]] = True
+    return seen
+
+
+def as_rows(
+    ids: Ids, visible: Bool[Tensor, "batch token"] | None = None
+) -> tuple[Int[Tensor, "batch token"], Bool[Tensor, "batch token"] | None]:
+    """Prompts as a tensor, and which of its tokens are real; shorter ones are padded on the left.
+
+    >>> as_rows([[3, 1, 4], [5]])
+    (tensor([[3, 1, 4],
+            [0, 0, 5]]), tensor([[ True,  True,  True],
+            [False, False,  True]]))
+    """
+    if isinstance(ids, Tensor):
+        return ids, visible
+    if visible is not None:
+        raise ValueError("visible must be None for lists of ids, which say themselves how long they are, got a mask")
+    lengths = [len(row) for row in ids]
+    if not lengths or min(lengths) == 0:
+        raise ValueError(f"ids must be lists of at least one token each, got the lengths {lengths}")
+    rows = torch.tensor([[0] * (max(lengths) - len(row)) + list(row) for row in ids])
+    if min(lengths) == max(lengths):
+        return rows, None
+    return rows, torch.arange(max(lengths)) >= max(lengths) - torch.tensor(lengths)[:, None]
+
+
+def end_ids(end: End, vocab: int) -> tuple[int, ...]:
+    """All ids after which a row ends, which must be of the vocabulary."""
+    ends = () if end is None else (end,) if isinstance(end, int) else tuple(end)
+    for one in ends:
+        check_token_ids(vocab, end=one)
+    return ends
+
+
+def check_lookup(prompt_lookup: int, n_rows: int, visible: Tensor | None, sampling: Sampling) -> None:
+    check_positive(prompt_lookup=prompt_lookup)
+    if n_rows != 1 or visible is not None:
+        raise ValueError(f"prompt_lookup is for a single row without padding, got {n_rows} rows")
+    if sampling != Greedy():
+        raise ValueError(f"prompt_lookup needs sampling=Greedy(), got {sampling}")
 
 
 def read_target(
@@ -177,13 +282,12 @@ def read_target(
     *,
     max_new_tokens: int,
     begin: int,
-    end: int | None,
     source_visible: Bool[Tensor, "batch source_token"] | None,
 ) -> TargetReader:
-    """A reader that has read the source; `begin`, `end` and the length of the target are checked."""
+    """A reader that has read the source; `begin` and the length of the target are checked."""
     check_kind(model, "text pair")
     check_length(model, 1, max_new_tokens)
-    check_token_ids(model.config.target_vocab or model.config.vocab, begin=begin, end=end)
+    check_token_ids(model.config.target_vocab or model.config.vocab, begin=begin)
     return TargetReader(model, source, source_visible)
 
 

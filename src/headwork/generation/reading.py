@@ -56,6 +56,27 @@ class TextReader:
         check_scores(logits, self.cache.n_tokens)
         return logits
 
+    def all_scores(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token vocab"]:
+        """The scores after each of these tokens."""
+        with torch.inference_mode(), evaluation_mode(self.model):
+            self._remember(ids, None)
+            logits = self.model(ids, visible=self.visible, cache=self.cache)
+        check_scores(logits.flatten(0, 1), self.cache.n_tokens)
+        return logits
+
+    def forget(self, n_tokens: int) -> None:
+        """As if the last tokens had not been read."""
+        self.cache.forget(n_tokens)
+        if self.visible is not None:
+            self.visible = self.visible[:, : self.cache.n_tokens]
+
+    def reorder(self, rows: Int[Tensor, "chosen"]) -> None:
+        """Go on with these rows of what was read, in this order."""
+        with torch.inference_mode():
+            self.cache.reorder(rows)
+            if self.visible is not None:
+                self.visible = self.visible.index_select(0, rows)
+
     def _remember(self, ids: Tensor, visible: Tensor | None) -> None:
         """Which tokens are real must be said at every step for the whole past, once some were not."""
         if visible is not None or self.visible is not None:

@@ -1,6 +1,7 @@
 """Other people's checkpoints: folders of Hugging Face's, read and written, one file for each family."""
 
 from headwork.hub.bert import BERT as BERT
+from headwork.hub.chat import render_chat as render_chat
 from headwork.hub.distilbert import DISTILBERT as DISTILBERT
 from headwork.hub.download import find_folder as find_folder
 from headwork.hub.families import FAMILIES as FAMILIES

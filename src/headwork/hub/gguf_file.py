@@ -222,6 +222,14 @@ class GgufFile:
         found = [self._ggml(f"{name}_token_id") for name in ("eos", "eot")]
         return list(dict.fromkeys(i for i in found if isinstance(i, int)))
 
+    @property
+    def special_tokens(self) -> dict[str, str]:
+        """The texts of the special tokens that have an id, by the names that a chat template asks for."""
+        names = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
+        tokens, ids = self._ggml("tokens"), {name: self._ggml(f"{key}_token_id") for key, name in names.items()}
+        known = tokens if isinstance(tokens, list) else []
+        return {f"{name}_token": known[i] for name, i in ids.items() if isinstance(i, int) and 0 <= i < len(known)}
+
     def tokenizer(self) -> "tokenizers.Tokenizer":
         """Byte pairs as GPT-2 has them, or the pieces of Llama's SentencePiece model."""
         need("tokenizers")

@@ -1,10 +1,11 @@
 """The tokenizer in a folder of Hugging Face's: `tokenizer.json`, read by the library that wrote it, or older files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwork.extras import need
+from headwork.hub.chat import render_chat
 from headwork.hub.download import find_folder
 from headwork.hub.gguf_file import GgufFile, is_gguf
 from headwork.hub.vocabularies import read_vocabulary
@@ -21,13 +22,19 @@ class PretrainedTokenizer:
     """Ids of a text and back, with the special tokens that the folder's own tokenizer adds.
 
     `end` are the ids after which the model has nothing more to say; `chat_template` is how it was taught to chat, as a
-    text of Jinja, which is not run here.
+    text of Jinja, which `headwork.hub.chat` runs, and which may ask for the `special_tokens` by names as `bos_token`.
     """
 
     def __init__(
-        self, tokenizer: "tokenizers.Tokenizer", *, end: Sequence[int] = (), chat_template: str | None = None
+        self,
+        tokenizer: "tokenizers.Tokenizer",
+        *,
+        end: Sequence[int] = (),
+        chat_template: str | None = None,
+        special_tokens: Mapping[str, str] | None = None,
     ) -> None:
         self.tokenizer, self.end, self.chat_template = tokenizer, tuple(end), chat_template
+        self.special_tokens = dict(special_tokens or {})
         self.n_tokens: int = tokenizer.get_vocab_size(with_added_tokens=True)
 
     @classmethod
@@ -38,7 +45,9 @@ class PretrainedTokenizer:
         folder = find_folder(folder)
         if is_gguf(folder):
             file = GgufFile(folder)
-            return cls(file.tokenizer(), end=file.end, chat_template=file.chat_template)
+            return cls(
+                file.tokenizer(), end=file.end, chat_template=file.chat_template, special_tokens=file.special_tokens
+            )
         path = Path(folder) / FILE
         if path.is_file():
             text = read_text(path)
@@ -50,15 +59,36 @@ class PretrainedTokenizer:
             tokenizer = read_vocabulary(Path(folder), _settings(Path(folder) / "config.json").get("model_type"))
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        return cls(tokenizer, end=_end_ids(Path(folder)), chat_template=_chat_template(Path(folder)))
+        return cls(
+            tokenizer,
+            end=_end_ids(Path(folder)),
+            chat_template=_chat_template(Path(folder)),
+            special_tokens=_special_tokens(Path(folder)),
+        )
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, special: bool = True) -> list[int]:
+        """The ids of a text, with the `special` tokens around it or without."""
         try:
-            return self.tokenizer.encode(text).ids
+            return self.tokenizer.encode(text, add_special_tokens=special).ids
         except TypeError:  # half of a surrogate pair, as a broken command line can have
             raise ValueError(f"text must be a string of whole characters, got {text[:40]!r}") from None
         except Exception as error:  # the library raises nothing narrower
             raise DamagedError(f"the tokenizer is damaged, it cannot read {text[:40]!r}: {error}") from None
+
+    def apply_chat_template(
+        self, messages: Sequence[Mapping[str, object]], *, add_generation_prompt: bool = True, **variables: object
+    ) -> str:
+        """The text of a chat, see `headwork.hub.chat.render_chat`."""
+        if self.chat_template is None:
+            raise ValueError("the tokenizer must have a chat template for messages, got one without")
+        said = {**self.special_tokens, **variables}
+        return render_chat(self.chat_template, messages, add_generation_prompt=add_generation_prompt, **said)
+
+    def encode_chat(self, messages: Sequence[Mapping[str, object]], *, add_generation_prompt: bool = True) -> list[int]:
+        """The ids of a chat; the template has written the special tokens."""
+        return self.encode(
+            self.apply_chat_template(messages, add_generation_prompt=add_generation_prompt), special=False
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids; special tokens say nothing."""
@@ -80,8 +110,22 @@ def _chat_template(folder: Path) -> str | None:
     try:
         return read_text(folder / "chat_template.jinja")
     except DamagedError:
-        found = _settings(folder / "tokenizer_config.json").get("chat_template")
-        return found if isinstance(found, str) else None
+        pass
+    for name in ("chat_template.json", "tokenizer_config.json"):
+        found = _settings(folder / name).get("chat_template")
+        if isinstance(found, list):  # several, by their names
+            named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
+            found = named.get("default")
+        if isinstance(found, str):
+            return found
+    return None
+
+
+def _special_tokens(folder: Path) -> dict[str, str]:
+    """Texts by names that end in _token, as a template asks for them."""
+    stated = _settings(folder / "special_tokens_map.json") | _settings(folder / "tokenizer_config.json")
+    found = {name: value.get("content") if isinstance(value, dict) else value for name, value in stated.items()}
+    return {name: text for name, text in found.items() if name.endswith("_token") and isinstance(text, str)}
 
 
 def _settings(path: Path) -> dict[str, object]:

@@ -167,10 +167,12 @@ class MultiHeadAttention(nn.Module):
             q = query(x).view(-1, n_heads, 1, d_head)
             q = q if rotation is None else rotation.rotate(q)
             k, v = cache(project)
-            if n_kv_heads < n_heads:
-                k, v = self._for_each_query_head(k, v)
             if relative is not None:
                 q, bias = add_relative(relative, q, k.shape[2], beta, bias)
+            if n_kv_heads < n_heads:  # the heads that share a key become its queries: no key is copied
+                q = q.view(-1, n_kv_heads, n_heads // n_kv_heads, d_head)
+                if bias is not None and bias.shape[1] > 1:
+                    bias = bias.reshape(len(bias), n_kv_heads, -1, bias.shape[3])
             if visible is None and bias is None and beta <= LARGEST_BETA_FOR_A_SUM:
                 heads = nn.functional.scaled_dot_product_attention(q, k, v, scale=beta)
             else:

@@ -59,6 +59,12 @@ class GrowingCache:
         if self.kept is not None:
             self.kept, self._buffers = _pick_rows(self.kept, rows), None
 
+    def forget(self, n_tokens: int) -> None:
+        """Drop the last tokens; the next ones are written over them."""
+        if self.kept is not None and n_tokens:
+            k, v = self.kept
+            self.kept = k[:, :, :-n_tokens], v[:, :, :-n_tokens]
+
     def _buffers_for(self, past_k: Tensor, past_v: Tensor, n_tokens: int) -> KeysAndValues:
         """The buffers as they are, if so many tokens fit in, or the past in others of twice the size."""
         if self._buffers is not None and n_tokens <= self._buffers[0].shape[2]:
@@ -120,6 +126,14 @@ class DecoderCache:
             of_layer.reorder(rows)
         for of_memory in self.cross_attention:
             of_memory.reorder(rows)
+
+    def forget(self, n_tokens: int) -> None:
+        """Drop the last tokens, as if they had not been read: some of them were only a guess."""
+        if not 0 <= n_tokens < self.n_tokens:
+            raise ValueError(f"n_tokens must be fewer than the {self.n_tokens} that were read, got {n_tokens}")
+        self.n_tokens -= n_tokens
+        for of_layer in self.self_attention:
+            of_layer.forget(n_tokens)
 
 
 def _move(past: Tensor, n_tokens: int) -> Float[Tensor, "batch head capacity d"]:

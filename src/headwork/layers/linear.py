@@ -48,9 +48,12 @@ class HeadwiseLinear(nn.Module):
 
 
 def affine(linear: nn.Module) -> OneToken:
-    """W x + b of an `nn.Linear`."""
-    assert isinstance(linear, nn.Linear)
-    return affine_map(linear.weight, linear.bias)
+    """W x + b of an `nn.Linear`, or of a module that has a form of its own for it."""
+    if isinstance(linear, nn.Linear):
+        return affine_map(linear.weight, linear.bias)
+    make = linear.one_token
+    assert callable(make)
+    return make()
 
 
 def affine_map(weight: Float[Tensor, "d_out d_in"], bias: Float[Tensor, "d_out"] | None) -> OneToken:

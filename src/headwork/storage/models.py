@@ -20,6 +20,7 @@ from torch.nn.modules.module import register_module_module_registration_hook
 
 from headwork.checks import check_type, with_article
 from headwork.convert import Conversion, conversions_of
+from headwork.layers.int8 import check_saved
 from headwork.models import CLASSES
 from headwork.serialise import check_classes, config_from_dict, config_to_dict
 from headwork.storage.folders import new_folder, verify
@@ -149,6 +150,7 @@ def at_most_modules(most: int) -> Iterator[None]:
 
 def check_rebuilds(model: nn.Module, about: Mapping[str, object]) -> None:
     """Raise if the model is not what its config describes: it was changed after it was built."""
+    check_saved(model)
     # A conversion computes new weights from the old ones, which needs real numbers.
     with torch.device("cpu" if "conversions" in about else "meta"), torch.random.fork_rng(devices=[]):
         fresh = rebuild(about, classes_in(model))

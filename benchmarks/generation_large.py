@@ -1,0 +1,191 @@
+"""A GPT-2 of 124 million weights, one text at a time: `python benchmarks/generation_large.py`.
+
+Ours in float32 and int8, Hugging Face's `generate`, and CTranslate2 if it is installed, on the same random weights, and
+beside them the bare products of one token, which nothing that reads the weights can beat. Then the reading of a prompt,
+encoders, image models, and the loading of the file. All take turns in one process; the figure is the best turn.
+
+On a machine that others keep busy, `--clock cpu --threads 1` counts the time of the processor instead.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+import transformers
+
+import headwork as hw
+from headwork.functional.int8 import Int8Matrix
+from headwork.generation import generate
+
+VOCAB, N_PROMPT, N_LONG = 50_257, 16, 512
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+Runs = dict[str, Callable[[], object]]
+
+
+def take_turns(title: str, runs: Runs, n_turns: int, clock: Callable[[], float], per: int = 1) -> dict[str, float]:
+    """The best time of each in seconds; the ratios are to the second, Hugging Face's."""
+    best = dict.fromkeys(runs, float("inf"))
+    for _ in range(n_turns):
+        for name, run in runs.items():
+            start = clock()
+            run()
+            best[name] = min(best[name], clock() - start)
+    theirs = best.get("Hugging Face", next(iter(best.values())))
+    print(f"\n{title}")
+    for name, seconds in best.items():
+        speed = f"{per / seconds:8.1f} tokens/s" if per > 1 else ""
+        print(f"  {name:<30} {1e3 * seconds / per:9.2f} ms {speed}  {theirs / seconds:5.2f}x Hugging Face", flush=True)
+    return best
+
+
+def bare_products(model: hw.models.Decoder, n_tokens: int, *, int8: bool) -> Callable[[], None]:
+    """One product with each matrix of the model, for each token."""
+    tables = [p.detach() for name, p in model.named_parameters() if p.ndim == 2 and "positions" not in name]
+    inputs = [torch.randn(1, table.shape[1]) for table in tables]
+    products = [Int8Matrix(table) if int8 else table.t() for table in tables]
+
+    def run() -> None:
+        with torch.inference_mode():
+            for _ in range(n_tokens):
+                for product, x in zip(products, inputs, strict=True):
+                    product(x) if isinstance(product, Int8Matrix) else torch.mm(x, product)
+
+    return run
+
+
+def with_ctranslate2(folder: Path, ids: list[int], n_new: int, n_threads: int) -> Runs:
+    try:
+        import ctranslate2
+        import tokenizers
+    except ImportError:
+        print("ctranslate2 is not installed: pip install ctranslate2")
+        return {}
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{i}": i for i in range(VOCAB)}, unk_token="w0"))
+    names = {f"{kind}_token": "w0" for kind in ("unk", "bos", "eos")}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, **names).save_pretrained(folder)
+    converter = ctranslate2.converters.TransformersConverter(str(folder))
+    runs: Runs = {}
+    for kind in ("float32", "int8"):
+        path = converter.convert(str(folder / f"ct2-{kind}"), quantization=kind, force=True)
+        model = ctranslate2.Generator(path, device="cpu", compute_type=kind, intra_threads=n_threads)
+        runs[f"CTranslate2 {kind}"] = lambda model=model: model.generate_batch(
+            [[f"w{i}" for i in ids]], max_length=n_new, min_length=n_new, include_prompt_in_result=False
+        )
+    return runs
+
+
+LOADER = """
+import re, sys, time, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+if sys.argv[1] == "headwork":
+    import headwork.hub as hub
+    load = hub.load_pretrained
+else:
+    import transformers
+    load = transformers.GPT2LMHeadModel.from_pretrained
+def most():  # KiB of memory, those of mapped files too
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+before = most()
+start = time.perf_counter(), time.process_time()
+model = load(sys.argv[2])
+wall, cpu = time.perf_counter() - start[0], time.process_time() - start[1]
+print(wall, cpu, (most() - before) / 1024)
+"""
+
+
+def loading(folder: Path) -> None:
+    size = (folder / "model.safetensors").stat().st_size / 2**20
+    print(f"\nloading {size:.0f} MiB of safetensors, in a process of its own")
+    for who in ("headwork", "transformers"):
+        command = [sys.executable, "-c", LOADER, who, str(folder)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-3:]
+        wall, cpu, more = map(float, said)
+        print(f"  {who:<30} {wall:6.2f} s ({cpu:.2f} s of processor)   memory grew by {more / size:.2f}x the file")
+
+
+def generation(clock: Callable[[], float], options: argparse.Namespace, folder: Path) -> None:
+    config = transformers.GPT2Config(eos_token_id=None, bos_token_id=None)
+    theirs = transformers.GPT2LMHeadModel(config).eval()
+    theirs.save_pretrained(folder)
+    ours = hw.hub.load_pretrained(folder)
+    quantised, n_new = hw.quantize(ours), options.tokens
+    ids, long = torch.randint(VOCAB, (1, N_PROMPT)), torch.randint(VOCAB, (1, N_LONG))
+
+    def hugging_face(ids: torch.Tensor, n: int) -> torch.Tensor:
+        mask = torch.ones_like(ids)
+        return theirs.generate(ids, attention_mask=mask, max_new_tokens=n, min_new_tokens=n, pad_token_id=0)
+
+    runs: Runs = {
+        "headwork float32": lambda: generate(ours, ids, max_new_tokens=n_new),
+        "Hugging Face": lambda: hugging_face(ids, n_new),
+        "headwork int8": lambda: generate(quantised, ids, max_new_tokens=n_new),
+        **with_ctranslate2(folder, ids[0].tolist(), n_new, options.threads),
+        "bare products float32": bare_products(ours, n_new, int8=False),
+        "bare products int8": bare_products(ours, n_new, int8=True),
+    }
+    take_turns(f"{n_new} tokens after {N_PROMPT}, GPT-2 of 124 M, batch 1", runs, options.turns, clock, n_new)
+    runs = {
+        "headwork float32": lambda: generate(ours, long, max_new_tokens=1),
+        "Hugging Face": lambda: hugging_face(long, 1),
+        "headwork int8": lambda: generate(quantised, long, max_new_tokens=1),
+    }
+    take_turns(f"a prompt of {N_LONG} tokens", runs, options.turns, clock)
+    loading(folder)
+
+
+def encoders(clock: Callable[[], float], options: argparse.Namespace, folder: Path) -> None:
+    bert = transformers.BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+    vit = transformers.ViTConfig(hidden_size=192, num_hidden_layers=12, num_attention_heads=3, intermediate_size=768)
+    for name, theirs, shape in (
+        ("encoder of MiniLM's shape, 64 tokens", transformers.BertModel(bert, add_pooling_layer=False), (64,)),
+        ("ViT-Ti/16", transformers.ViTForImageClassification(vit), (3, 224, 224)),
+    ):
+        theirs.eval().save_pretrained(folder / "encoder")
+        ours = hw.hub.load_pretrained(folder / "encoder")
+        quantised = hw.quantize(ours)
+        for batch in (1, 32):
+            inputs = torch.randint(1000, (batch, *shape)) if len(shape) == 1 else torch.randn(batch, *shape)
+
+            def run(model: torch.nn.Module, inputs: torch.Tensor = inputs) -> Callable[[], object]:
+                return torch.inference_mode()(lambda: model(inputs))
+
+            runs = {"headwork float32": run(ours), "Hugging Face": run(theirs), "headwork int8": run(quantised)}
+            take_turns(f"{name}, batch {batch}", runs, options.turns * (3 if batch == 1 else 1), clock)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--clock", choices=sorted(CLOCKS), default="wall")
+    parser.add_argument("--only", choices=["generation", "encoders"])
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    print(f"{platform.machine()}, {options.threads} threads, torch {torch.__version__}, {options.clock} time,")
+    print(f"transformers {transformers.__version__}, best of {options.turns} turns")
+    print(
+        f"load of the machine {os.getloadavg()[0]:.1f}, {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB"
+    )
+    for part in (generation, encoders):
+        if options.only in (None, part.__name__):
+            with tempfile.TemporaryDirectory() as folder:
+                part(CLOCKS[options.clock], options, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""A model in int8 answers nearly as before, and the same however it is asked."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import headwork as hw
+from headwork import choices
+from headwork.generation import generate, translate
+from headwork.generation.reading import TextReader
+from headwork.layers.int8 import Int8Embedding, Int8Linear, Int8LMHead
+from headwork.quantization import compare, megabytes, perplexity
+
+from ..generation.lively import lively
+from ..models.small_models import (
+    LLAMA,
+    T5,
+    decoder,
+    encoder,
+    encoder_decoder,
+    real_tokens,
+    some_ids,
+    vision_transformer,
+)
+
+pytestmark = [
+    pytest.mark.usefixtures("as_users_run_it"),
+    pytest.mark.skipif(
+        "fbgemm" not in torch.backends.quantized.supported_engines, reason="this build of PyTorch has no FBGEMM"
+    ),
+]
+
+
+def in_float32(model: nn.Module) -> Any:
+    return lively(model).float()
+
+
+DECODERS: dict[str, dict[str, Any]] = {
+    "gpt2": {},
+    "llama": LLAMA,
+    "scaled": {"lm_head": choices.TiedLMHead(scaled=True, bias=True)},
+    "split-heads": {"heads": choices.SplitHeads(n_heads=3)},
+}
+every_decoder = pytest.mark.parametrize("changes", DECODERS.values(), ids=DECODERS.keys())
+
+
+@every_decoder
+def test_every_linear_map_is_rounded_and_nothing_else(changes: dict[str, Any]) -> None:
+    """The golden model: the same weights, rounded by hand, in float32; only the rounding of the tokens differs."""
+    model = in_float32(decoder(**changes))
+    quantised, rounded = hw.quantize(model), copy.deepcopy(model)
+    with torch.no_grad():
+        for module in rounded.modules():
+            if isinstance(module, nn.Linear | hw.layers.LMHead | hw.layers.TokenEmbedding):
+                table = module.table if isinstance(module, hw.layers.TokenEmbedding) else module.weight
+                if table is not None:
+                    scale = table.abs().amax(1, keepdim=True) / 127
+                    table.copy_((table / scale).round() * scale)
+    ids = some_ids(3, 7)
+    rounding = (quantised(ids) - rounded(ids)).norm() / rounded(ids).norm()
+    assert 0 < rounding < 0.05
+    assert not any(type(module) in (nn.Linear, hw.layers.LMHead) for module in quantised.modules())
+
+
+@every_decoder
+def test_the_model_stays_as_it_was(changes: dict[str, Any]) -> None:
+    model, ids = in_float32(decoder(**changes)), some_ids(3, 7)
+    expected = model(ids)
+    quantised = hw.quantize(model)
+    assert model(ids).equal(expected)
+    assert {type(module) for module in model.modules()}.isdisjoint({Int8Linear, Int8Embedding, Int8LMHead})
+    with torch.no_grad():
+        before = quantised(ids)
+        for parameter in model.parameters():
+            parameter.zero_()
+        assert quantised(ids).equal(before)
+
+
+@every_decoder
+def test_batch_padding_and_cache_change_nothing(changes: dict[str, Any]) -> None:
+    model, ids = hw.quantize(in_float32(decoder(**changes))), some_ids(3, 7)
+    whole = model(ids)
+    for row in range(3):
+        torch.testing.assert_close(model(ids[row : row + 1])[0], whole[row], rtol=1e-4, atol=1e-4)
+    real = real_tokens((7, 2, 5), 7, "left")
+    padded = model(ids, visible=real)
+    for row, n in enumerate((7, 2, 5)):
+        torch.testing.assert_close(model(ids[row : row + 1, -n:])[0], padded[row, -n:], rtol=1e-4, atol=1e-4)
+    read = TextReader(model)
+    for t in range(7):
+        torch.testing.assert_close(read(ids[:, t : t + 1]), whole[:, t], rtol=1e-4, atol=1e-4)
+
+
+def test_the_fast_path_runs() -> None:
+    assert hw.quantize(in_float32(decoder())).one_token() is not None
+    assert hw.quantize(in_float32(encoder_decoder())).one_token() is not None
+
+
+def test_text_and_translation() -> None:
+    text = generate(hw.quantize(in_float32(decoder(**LLAMA))), some_ids(2, 5), max_new_tokens=6)
+    assert text.shape == (2, 6)
+    for changes in ({}, T5, {"target_vocab": 29}):
+        model = hw.quantize(in_float32(encoder_decoder(**changes)))
+        assert translate(model, some_ids(2, 5), max_new_tokens=6, begin=0, end=None).shape == (2, 6)
+
+
+def test_encoders_and_image_models() -> None:
+    texts, images = some_ids(3, 7), torch.randn(2, 2, 6, 15)
+    masked = encoder(head=choices.MaskedLMHead())
+    for make, inputs in ((encoder(), texts), (masked, texts), (vision_transformer(), images)):
+        model = in_float32(make)
+        expected = model(inputs)
+        assert 0 < (hw.quantize(model)(inputs) - expected).norm() < 0.1 * expected.norm()
+
+
+def test_record_and_patch_work_inside() -> None:
+    model, ids = hw.quantize(in_float32(decoder())), some_ids(2, 5)
+    with hw.record(model) as seen:
+        expected = model(ids)
+    assert seen["layers.0.attention.weights"].shape == (2, 3, 5, 5)
+    with hw.patch(model, {"layers.*.attention.heads": lambda heads: 0 * heads}):
+        assert not model(ids).equal(expected)
+
+
+def test_its_products_are_not_counted() -> None:
+    model = hw.quantize(in_float32(decoder()))
+    with pytest.raises(ValueError, match=r"model must be in float32 for its products to be counted, got one in int8"):
+        hw.cost(model, some_ids(1, 3))
+    assert any(row.name == "layers.0.attention.weights" for row in hw.trace(model, some_ids(1, 3)))
+
+
+def test_bits() -> None:
+    with pytest.raises(ValueError, match=r"bits must be 8, got 4: PyTorch multiplies with 4 bits slower"):
+        hw.quantize(decoder(), bits=4)
+
+
+def test_a_model_without_linear_maps() -> None:
+    with pytest.raises(ValueError, match=r"must have linear maps to quantise, got Dropout"):
+        hw.quantize(nn.Dropout())
+
+
+def test_a_model_in_float64() -> None:
+    with pytest.raises(ValueError, match=r"must be in float32 on the CPU"):
+        hw.quantize(lively(decoder()))
+
+
+def test_it_is_not_saved(tmp_path: Path) -> None:
+    model = hw.quantize(in_float32(decoder()))
+    for act in (lambda: hw.save(model, tmp_path / "a"), lambda: hw.save(model, tmp_path / "a", format="huggingface")):
+        with pytest.raises(ValueError, match=r"a model in int8 is not saved: save the one in float32"):
+            act()
+    with pytest.raises(ValueError, match=r"a model in int8 is not saved"):
+        model.state_dict()
+    assert not (tmp_path / "a").exists()
+
+
+def test_no_gradient_goes_through() -> None:
+    layer = Int8Linear(nn.Linear(8, 3))
+    with pytest.raises(ValueError, match=r"x must not require a gradient: none goes through weights in int8"):
+        layer(torch.randn(2, 8, requires_grad=True))
+    with pytest.raises(ValueError, match=r"x must be in float32 on the CPU for weights in int8, got torch.float64"):
+        layer(torch.randn(2, 8).double())
+
+
+def test_what_changed_is_measured() -> None:
+    model = in_float32(decoder())
+    ids = some_ids(1, 60)[0]  # longer than the context
+    measured = compare(model, hw.quantize(model), ids, n_prompt=3, n_new_tokens=4)
+    assert (
+        measured.after.megabytes
+        < measured.before.megabytes
+        == pytest.approx(4e-6 * sum(parameter.numel() for parameter in model.parameters()))
+    )
+    assert measured.after.perplexity == pytest.approx(measured.before.perplexity, rel=0.1)
+    table = str(measured).splitlines()
+    assert [line.split("  ")[0] for line in table[1:]] == ["megabytes", "tokens per second", "perplexity"]
+
+
+def test_perplexity_is_the_mean_of_the_logarithms() -> None:
+    model, ids = lively(decoder(**LLAMA)), some_ids(1, 9)
+    log_p = model(ids)[0, :-1].log_softmax(-1)
+    expected = (-sum(log_p[t, ids[0, t + 1]] for t in range(8)) / 8).exp()
+    assert perplexity(model, ids[0]) == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_megabytes_of_shared_weights_count_once() -> None:
+    layer = nn.Linear(1000, 500, bias=False)
+    assert megabytes(nn.Sequential(layer, nn.Linear(500, 1000, bias=False), layer)) == 4.0
