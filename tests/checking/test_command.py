@@ -94,6 +94,7 @@ def test_single_precision_is_enough(check):
     assert "single precision" in report.sentence
 
 
+@pytest.mark.slow
 def test_a_class(server, tmp_path):
     for name, program in {"ada": RIGHT, "bob": WRONG, "cy": WRONG, "dan": "def f(:"}.items():
         (tmp_path / f"{name}.py").write_text(program)

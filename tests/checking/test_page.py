@@ -15,6 +15,7 @@ def test_there_are_five_cases():
     assert len(CASES) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "program", "said"), CASES, ids=[case[0] for case in CASES])
 def test_a_case_of_the_page(server, tmp_path, file, program, said):
     path = tmp_path / file

@@ -38,6 +38,7 @@ CONSTRUCTORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", CONSTRUCTORS)
 @pytest.mark.parametrize("weights", ["nameless", "fused"])
 def test_constructors_and_weights_of_any_name(check, style, weights):

@@ -32,6 +32,7 @@ def test_it_asks_for_input(check):
     assert "asks for input" in say(check, "return input()")
 
 
+@pytest.mark.slow
 def test_a_fork_bomb(check, server):
     skip_without(server, "processes")
     sentence = say(check, "while True:\n        os.fork()", seconds=5.0)

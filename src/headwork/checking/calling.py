@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwork.checking.names import ROLES, SIZES
+from headwork.checking.names import ROLES, SIZE_NAMES
 from headwork.checking.runner import As, Made, Program, ProgramError, Result
 
 
@@ -271,7 +271,7 @@ def _constructor_values(
     unknown: list[str] = []
     for p in parameters:
         name = p["name"]
-        role = role_of(name, [r for r in sizes if r in SIZES], SIZES)
+        role = role_of(name, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES)
         if _is_config(p):
             config = make_config(candidate, p, sizes)
             if config is not None:
@@ -302,7 +302,7 @@ def _constructor_values(
     if not unknown:
         yield [], kwargs, tuple(kwargs)
         return
-    used = {role_of(n, [r for r in sizes if r in SIZES], SIZES) for n in kwargs}
+    used = {role_of(n, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES) for n in kwargs}
     pool = [
         r
         for r in ("d_model", "n_heads", "d_head", "d_ff", "n_tokens", "n_layers", "vocab")
@@ -339,7 +339,7 @@ def make_config(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, 
         fields = {f["name"]: f for f in annotated["init"] or []}
         read |= set(fields)
     for key in read:
-        role = role_of(key, [r for r in sizes if r in SIZES], SIZES)
+        role = role_of(key, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES)
         if role is not None and sizes[role] is not None:
             values[key] = sizes[role]
         elif key in fields and fields[key]["optional"]:

@@ -128,7 +128,7 @@ def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
         return _choose(found) if found else base
     partial = [found for found in evidence.readings if found[0].facts.get("partial")]
     whole = [found for found in evidence.readings if not found[0].facts.get("partial")]
-    deadline = time.monotonic() + seconds
+    deadline = time.process_time() + seconds
     for n_mistakes in (0, 1, 2):
         bases = explanations(subject, partial, n_mistakes, deadline)
         for n_more in (0, 1) if bases else ():
@@ -183,7 +183,7 @@ def explanations(
         if n_mistakes == 2 and i >= 3:
             break
         for weights in [base.weights] if base else reading.wirings[: 200 if n_mistakes < 2 else 2]:
-            if time.monotonic() > deadline:
+            if time.process_time() > deadline:
                 break
             hows = subject.hows(
                 n_mistakes, reading.facts, base.how if base else None, mistakes, base.mistakes if base else ()
@@ -206,7 +206,7 @@ def _agreeing(
 ) -> Iterable[Explanation]:
     others: list[tuple[Case, Tensor]] | None = None
     for how, mistakes in hows:
-        if time.monotonic() > deadline:
+        if time.process_time() > deadline:
             return
         rules = {"forgive_nan": len(mistakes) > 0, "masked": bool(how.get("causal") or how.get("hidden"))}
         right = _expected(subject, case, reading, weights, how)

@@ -20,7 +20,7 @@ ROLES: dict[str, str] = {
 }
 """Names that people give to arguments, as regular expressions of the whole name, in lower case."""
 
-SIZES: dict[str, str] = {
+SIZE_NAMES: dict[str, str] = {
     "d_model": r"d_model|d_word_vec|d|dim|emb(ed)?(ding)?_?(dim|size|s)?|hidden(_?size|_?dim)?|embed_dim|n_embd|model_dim|d_in|input_dim|in_dim|features|size|dmodel|width|channels|emb|e|d_emb|dim_model|input_size|in_features|hid_dim|embedding_size|embed_size|d_hidden|model_size|dims|normalized_shape|n_state|d_embed|embd_dim|dimension|d_input|k|embedding_dimension|embeddings?|ndim|feature_dim|num_features|hidden_features|n_hidden|num_hiddens|query_size|key_size|value_size|embd_size|n_embed|n_feat|dim_embed|layer_size|layer_dim|d_x",
     "d_out": r"d_out|output_dim|out_dim|out_features|output_size|hidden_out|dim_out",
     "n_heads": r"n_?heads?|num_?heads?|heads?|h|nhead|num_attention_heads|n_attn_heads|number_of_heads|attention_heads|n_h|nb_heads|head_num|heads_num|num_attn_heads|nh|head_count|head",
@@ -51,17 +51,17 @@ SIZES: dict[str, str] = {
 """Names of sizes in constructors, likewise."""
 
 ROLES.update(
-    n=SIZES["n_tokens"],
+    n=SIZE_NAMES["n_tokens"],
     n_key=r"n_?keys?|k_len|key_len(gth)?|klen|key_length|kv_len|src_len|m",
-    d=SIZES["d_model"] + "|d_k|d_head|head_dim",
-    n_heads=SIZES["n_heads"] + "|n",
-    patch=SIZES["patch"],
-    base=SIZES["base"],
+    d=SIZE_NAMES["d_model"] + "|d_k|d_head|head_dim",
+    n_heads=SIZE_NAMES["n_heads"] + "|n",
+    patch=SIZE_NAMES["patch"],
+    base=SIZE_NAMES["base"],
     weight=r"weight|gamma|scale|g|w|gain|a|alpha",
     bias=r"bias|beta|shift|b|offset",
     temperature=r"temperature|temp|t|tau|beta|T",
     lengths=r"lengths?|lens?|valid_lens?|seq_lens?|sizes?",
-    pad=SIZES["pad"],
+    pad=SIZE_NAMES["pad"],
     radius=r"radius|window(_size)?|w|width|size|k|band(width)?|half_?width|r",
     cos=r"cos(ines?)?|freqs_cos|cos_cached|cos_table",
     sin=r"sin(es?)?|freqs_sin|sin_cached|sin_table",

@@ -23,7 +23,7 @@ from headwork.checking.calling import (
     role_of,
     tensors_of,
 )
-from headwork.checking.names import SIZES
+from headwork.checking.names import SIZE_NAMES
 from headwork.checking.option import Case, Reading, Weights
 from headwork.checking.pointing import own_source
 from headwork.checking.runner import Made, ProgramError, Result
@@ -69,7 +69,7 @@ class Block:
 
 def blocks(candidate: Candidate, sizes: Mapping[str, Any] = USUAL_SIZES) -> Iterator[Block]:
     """Every way in which the candidate can be made."""
-    grouped = any(role_of(p["name"], ("n_kv_heads",), SIZES) for p in candidate.facts.get("init") or [])
+    grouped = any(role_of(p["name"], ("n_kv_heads",), SIZE_NAMES) for p in candidate.facts.get("init") or [])
     grouped |= (
         bool(re.search(r"(?i)n_?kv_?heads|num_key_value_heads|num_kv_groups", candidate.source))
         and candidate.kind != "function"
@@ -85,7 +85,7 @@ def blocks(candidate: Candidate, sizes: Mapping[str, Any] = USUAL_SIZES) -> Iter
 def describe(
     candidate: Candidate, made: Made, parameters: dict[str, Tensor], passed: Mapping[str, Any], sizes: Mapping[str, Any]
 ) -> Block:
-    given = {role_of(n, [r for r in sizes if r in SIZES], SIZES): v for n, v in _flat(passed).items()}
+    given = {role_of(n, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES): v for n, v in _flat(passed).items()}
     numbers = {**(candidate.everything.get("globals") or {}), **made.facts["numbers"]}
     inner = [t.shape[-1] for n, t in parameters.items() if t.ndim == 2 and n.endswith("weight")]
     d_model = given.get("d_model") if isinstance(given.get("d_model"), int) else None
@@ -98,13 +98,13 @@ def describe(
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         for name, number in made.facts["numbers"].items():
-            if role_of(name, (role,), SIZES) and isinstance(number, int) and number > 0:
+            if role_of(name, (role,), SIZE_NAMES) and isinstance(number, int) and number > 0:
                 return number
         for path, number in made.facts.get("inner", {}).items():
-            if role_of(path.rpartition(".")[2], (role,), SIZES):
+            if role_of(path.rpartition(".")[2], (role,), SIZE_NAMES):
                 return number
         for name, number in numbers.items():
-            if role_of(name, (role,), SIZES) and isinstance(number, int) and re.search(rf"\b{name}\b", own):
+            if role_of(name, (role,), SIZE_NAMES) and isinstance(number, int) and re.search(rf"\b{name}\b", own):
                 return number
         return default
 

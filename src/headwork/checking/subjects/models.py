@@ -29,7 +29,7 @@ from headwork.checking.subjects.blocks import USUAL_SIZES, VOCAB, Block, blocks
 from headwork.checking.wiring import linears, norms
 
 N, N_CLASSES, N_MOST, PAD = 6, 5, 16, 0
-SIZES = {
+MODEL_SIZES = {
     **USUAL_SIZES,
     "n_classes": N_CLASSES,
     "image": images.IMAGE,
@@ -62,6 +62,14 @@ CONVENTIONS = (
     Convention("positions", "none", "no positions"),
 )
 PARTS = tuple(m for m in (*layers.LAYER_MISTAKES, *layers.PARTS))
+
+
+def unlikely(candidate: Candidate, wirings: Sequence[Weights]) -> set[tuple[str, object]]:
+    """Conventions that source and parameters rule out."""
+    gone = layers.unlikely(candidate)
+    if all(w.get("positions") is not None or w.get("source", {}).get("positions") is not None for w in wirings):
+        gone |= {("positions", "sinusoidal"), ("positions", "none")}
+    return gone
 
 
 def embed(ids: Tensor, w: Weights, how: How) -> Tensor:
@@ -206,7 +214,7 @@ def ids_case(reading: Reading, number: int) -> Case:
 
 def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: int) -> Iterator[Reading]:
     """Models that read ids and return "batch token number" (rank 3) or "batch number" (rank 2)."""
-    for block in blocks(candidate, SIZES):
+    for block in blocks(candidate, MODEL_SIZES):
         wirings = tuple(wire(block, n_out))[:24]
         if not wirings:
             continue
@@ -221,7 +229,7 @@ def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: 
                 "n_heads": block.n_heads,
                 "block": block,
                 "d_model": block.d_model,
-                "not": layers.unlikely(candidate),
+                "not": unlikely(candidate, wirings),
                 "rank": rank,
                 "partial": False,
             }
@@ -370,7 +378,7 @@ def pair_wirings(block: Block) -> Iterator[Weights]:
 
 
 def pair_readings(candidate: Candidate) -> Iterator[Reading]:
-    for block in blocks(candidate, SIZES):
+    for block in blocks(candidate, MODEL_SIZES):
         wirings = tuple(pair_wirings(block))[:24]
         if not wirings:
             continue
@@ -415,7 +423,7 @@ def pair_readings(candidate: Candidate) -> Iterator[Reading]:
                         "n_heads": block.n_heads,
                         "block": block,
                         "d_model": block.d_model,
-                        "not": layers.unlikely(candidate),
+                        "not": unlikely(candidate, wirings),
                         "masks": bool(taken),
                     }
                     said = (
@@ -508,7 +516,7 @@ def image_wirings(block: Block) -> Iterator[Weights]:
 
 
 def image_readings(candidate: Candidate) -> Iterator[Reading]:
-    for block in blocks(candidate, {**SIZES, "n_tokens": images.N}):
+    for block in blocks(candidate, {**MODEL_SIZES, "n_tokens": images.N}):
         wirings = tuple(image_wirings(block))[:24]
         if not wirings:
             continue
@@ -525,7 +533,7 @@ def image_readings(candidate: Candidate) -> Iterator[Reading]:
                 "n_heads": block.n_heads,
                 "block": block,
                 "d_model": block.d_model,
-                "not": layers.unlikely(candidate),
+                "not": unlikely(candidate, wirings),
             }
             reading = Reading(
                 (assignment.said([p["name"] for p in candidate.parameters]), "image [batch, channel, row, column]"),

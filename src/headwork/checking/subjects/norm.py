@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headwork.checking import equations
 from headwork.checking.calling import Candidate, pick, role_of
-from headwork.checking.names import SIZES
+from headwork.checking.names import SIZE_NAMES
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.subjects.simple import Target, ways, works
 from headwork.checking.wiring import norms
@@ -84,7 +84,7 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
 
 
 def wirings(target: Target, taken: set[str]) -> Iterator[Weights]:
-    given = "eps" in taken or any(role_of(n, ("eps",), SIZES) for n in target.passed)
+    given = "eps" in taken or any(role_of(n, ("eps",), SIZE_NAMES) for n in target.passed)
     own = [w for _, w in norms(target.parameters)]
     vectors = [t for t in target.parameters.values() if t.ndim >= 1]
     options: list[Weights] = own or [{}]

@@ -407,7 +407,7 @@ def relative_cases(reading: Reading, number: int) -> Case:
 
 def relative_readings(candidate: Candidate) -> Iterator[Reading]:
     for p in candidate.parameters:
-        if re.search(r"max|clip|radius|k$|distance", p["name"].lower()) and candidate.kind == "function":
+        if re.search(r"max|clip|radius|k$|distance", p["name"].lower()):
             limit = p["name"]
             break
     else:
