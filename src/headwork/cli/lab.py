@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from headwork.checks import check_positive
-from headwork.tables import Table
+from headwork.tables import Table, printable
 
 if TYPE_CHECKING:
     from headwork.lab.claim import Claim, Experiment, Finding
@@ -106,7 +106,7 @@ class Lab:
         print(json.dumps(finding.as_dict(), indent=2) if self.json else describe(finding))
         if folder is not None:
             for path in write_page(finding, folder, svg=self.svg):
-                print(path, file=sys.stderr)
+                print(printable(str(path)), file=sys.stderr)
         return finding
 
     def _run_all(

@@ -23,7 +23,7 @@ from torch import Tensor
 from headwork import choices
 from headwork.lab.plots import COLOURS, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, panels
 from headwork.lab.toolkit import Claim, Experiment, Verdict, exact, same, seeded
-from headwork.layers import EncoderLayer
+from headwork.layers import EncoderLayer, FeedForward
 
 Order = Literal["post-norm", "pre-norm", "norm of the network alone", "GELU by tanh", "eps 1e-12"]
 
@@ -73,11 +73,9 @@ def run(setup: Setup) -> Result:
             bias.zero_()
         middle = layer.attention_norm(x) if setup.norm_order == "post" else x
         out = layer(x)[0].numpy()
-        weights = [
-            t.numpy()
-            for part in (layer.feed_forward.up, layer.feed_forward.down, layer.feed_forward_norm)
-            for t in part.parameters()
-        ]
+        ffn = layer.feed_forward
+        assert isinstance(ffn, FeedForward)
+        weights = [t.numpy() for part in (ffn.up, ffn.down, layer.feed_forward_norm) for t in part.parameters()]
         for order, expected in predict_bert_ffn(middle[0].numpy(), weights, layer.feed_forward_norm.eps).items():
             off.setdefault(order, []).append(float(np.abs(out - expected).max()))
         plain = (out - weights[5]) / weights[4]
