@@ -102,14 +102,14 @@ def _read(
 
 
 def _embed(text: Int[Tensor, "text token"], vocab: int) -> Float[Tensor, "text token d"]:
-    """The token, room for the token before, and the position, each as one-hot."""
+    """The token, a slot for the token before, and the position, each as one-hot."""
     token = F.one_hot(text, vocab).double()
     place = torch.eye(text.shape[1], dtype=torch.float64).expand(len(text), -1, -1)
     return torch.cat([token, torch.zeros_like(token), place], -1)
 
 
 def _look_back(vocab: int, n: int, back: int) -> MultiHeadAttention:
-    """Position i asks for position i - back, and its token goes to the room beside the present token."""
+    """Position i asks for position i - back, and its token goes to the slot beside the present token."""
     layer = _empty(2 * vocab + n, d_head=n, d_value=vocab)
     layer.query.get_parameter("weight")[:, 2 * vocab :] = torch.eye(n).roll(-back, 0)
     layer.key.get_parameter("weight")[:, 2 * vocab :] = torch.eye(n)
