@@ -74,9 +74,11 @@ kill-matrix: .venv/installed
 	mkdir -p out
 	$(BIN)/python -m benchmarks.kill_matrix | tee out/kill-matrix.txt
 
-# 200 kills, 64 ways to stop and go on, 600 damaged checkpoints, flipped bits, malformed files and links: long.
+# 200 kills, 64 ways to stop and go on, 600 damaged checkpoints, flipped bits, malformed files and links, numbers at their
+# ends, wrong commands and calls: long.
 torture: .venv/installed
 	$(BIN)/python -m benchmarks.torture
 	$(BIN)/python -m benchmarks.torture_folders
 	$(BIN)/python -m benchmarks.torture_numbers
+	$(BIN)/python -m benchmarks.torture_hub
 	$(BIN)/python -m benchmarks.torture_input

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 import headwork as hw
+from headwork.data import translations
+from headwork.data.table_files import read_rows
+from headwork.data.text_examples import PairExamples
 from headwork.extras import EXTRAS, MissingExtraError
 from headwork.training.recorder import Recorder
 
@@ -40,6 +43,16 @@ for command in (["models"], ["trace", "digits-vit"], ["cost", "gpt2"], ["lab"]):
 """
 BLOCK = "import sys\nfor module in {modules}:\n    sys.modules[module] = None\n"
 
+
+def measure_bleu() -> object:
+    heads, feed_forward = hw.choices.Heads(n_heads=1), hw.choices.FeedForward(d_ff=2)
+    config = hw.models.EncoderDecoderConfig(
+        vocab=5, d_model=2, n_encoder_layers=1, n_decoder_layers=1, heads=heads, feed_forward=feed_forward
+    )
+    tokenizer = hw.data.Tokenizer.characters(["a"])
+    return translations.measure_bleu(config.build(), tokenizer, PairExamples.of([("a", "a")], tokenizer))
+
+
 LATE = {
     "sklearn": lambda: hw.data.Digits().load(),
     "tensorboard": lambda: Recorder(Path("nowhere"), 0),
@@ -49,6 +62,12 @@ LATE = {
     "sentencepiece": lambda: hw.hub.MarianTokenizer.load("nowhere"),
     "huggingface_hub": lambda: hw.load("owner/name"),
     "gguf": lambda: hw.hub.GgufFile("nowhere"),
+    "pyarrow": lambda: next(read_rows(Path("nowhere.parquet"))),
+    "sacrebleu": measure_bleu,
+    **dict.fromkeys(
+        ("onnx", "onnxruntime", "onnxscript"),
+        lambda: hw.export(hw.models.published("digits-vit").build(), "nowhere/model.onnx"),
+    ),
     "jinja2": lambda: hw.hub.render_chat("", [{"role": "user", "content": "Hello"}]),
 }
 """What imports a package when it is called."""
@@ -81,6 +100,9 @@ def command_for(module: str) -> str:
 
 @pytest.mark.parametrize("module", LATE)
 def test_a_package_that_is_missing_when_it_is_needed(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if module in EXTRAS["export"]:  # the three are needed together
+        for each in EXTRAS["export"]:
+            pytest.importorskip(each)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=re.escape(command_for(module))):
         LATE[module]()

@@ -25,10 +25,10 @@ B = TypeVar("B", bound=Batch)
 
 
 class ImageBatch(NamedTuple):
-    """Images with values from 0 to 1, and the class of each."""
+    """Images with values from 0 to 1, and the class of each; of mixed images, the probability of each class."""
 
     image: Float[Tensor, "batch channel row column"]
-    label: Int[Tensor, "batch"]
+    label: Int[Tensor, "batch"] | Float[Tensor, "batch class"]
 
 
 class TextBatch(NamedTuple):

@@ -105,7 +105,7 @@ def check_one_of(options: Collection[str], **values: str) -> None:
             raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")
 
 
-def check_file(path: Path, name: str, most_bytes: int, what: str = "a file") -> None:
+def check_file(path: Path, name: str, most_bytes: float, what: str = "a file") -> None:
     """Raise unless it is a file on a disk, of a size that can be read at once: a pipe or a device may never end.
 
     >>> check_file(Path("/dev/zero"), "text", 100)

@@ -82,10 +82,10 @@ def test_the_shortest_text(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "text must be a file that exists, got .*own.txt"),
+        (None, "text must be a file or folder that exists, got .*own.txt"),
         (b"", "text must not be empty, got .*own.txt"),
         (b"\n \n", "text must not be empty, got .*own.txt"),
-        ("caf\xe9".encode("latin-1"), "text must be UTF-8, got .*own.txt with the byte 0xe9 at offset 3"),
+        ("caf\xe9".encode("latin-1"), "text must be UTF-8, got .*own.txt with the byte 0xe9 in line 1"),
         (b"short", "n_context must be less than the tokens of each part, .* of a text of 5 characters"),
     ],
 )
@@ -97,8 +97,8 @@ def test_files_that_are_no_text(tmp_path, content, message):
         TextFile(path=str(path)).load()
 
 
-def test_a_folder_is_no_text(tmp_path):
-    with pytest.raises(ValueError, match="text must be a file, got the folder"):
+def test_an_empty_folder_is_no_text(tmp_path):
+    with pytest.raises(ValueError, match=r"text must be a file or a folder with files such as .txt"):
         TextFile(path=str(tmp_path)).load()
 
 
@@ -135,10 +135,10 @@ def test_a_text_as_it_is_written(tmp_path):
     [
         (b"", "text must not be empty, got .*a.txt"),
         (b"\xef\xbb\xbf \r\n", "text must not be empty, got .*a.txt"),
-        (b"good\xffbad", "text must be UTF-8, got .*a.txt with the byte 0xff at offset 4"),
-        (b"\xef\xbb\xbfab\x80", "the byte 0x80 at offset 5"),
-        ("Windows".encode("utf-16"), "the byte 0xff at offset 0"),
-        (b"cut \xe2\x82", "the byte 0xe2 at offset 4"),
+        (b"good\xffbad", "text must be UTF-8, got .*a.txt with the byte 0xff in line 1"),
+        (b"\xef\xbb\xbfab\x80", "the byte 0x80 in line 1"),
+        ("Windows".encode("utf-16"), "the byte 0xff in line 1"),
+        (b"cut \xe2\x82", "the byte 0xe2 in line 1"),
     ],
 )
 def test_a_text_that_cannot_be_read(tmp_path, data, message):

@@ -98,7 +98,7 @@ def test_images_move_by_up_to_max_shift_each_way():
     """A single bright pixel shows where it went: its centre of mass."""
     image = torch.zeros(1, 1, 9, 11)
     image[..., 4, 5] = 1
-    examples = ImageExamples(image.expand(500, 1, 9, 11), torch.zeros(500, dtype=torch.long), moves=Moves(shift=2.0))
+    examples = ImageExamples(image.expand(500, 1, 9, 11), torch.zeros(500, dtype=torch.long), augment=Moves(shift=2.0))
     moved = examples.batch(range(500), epoch=1).image
     row = (moved.sum((1, 3)) * torch.arange(9)).sum(-1) - 4
     column = (moved.sum((1, 2)) * torch.arange(11)).sum(-1) - 5

@@ -4,7 +4,28 @@ import json
 
 import pytest
 
-from headwork.data import DATA_CONFIGS, BundledText, BytePairs, DataConfig, Dates, Digits, Reviews, TextFile, Words
+from headwork.data import (
+    DATA_CONFIGS,
+    Augmentation,
+    BundledText,
+    BytePairs,
+    Cifar10,
+    Cifar100,
+    DataConfig,
+    Dates,
+    Digits,
+    FashionMnist,
+    ImageFolder,
+    Mnist,
+    Multi30k,
+    Reviews,
+    Sst2,
+    TextFile,
+    TextPairs,
+    TextTable,
+    TinyShakespeare,
+    Words,
+)
 from headwork.serialise import config_from_dict, config_to_dict
 from tests.data.conftest import CONFIGS, load
 
@@ -16,6 +37,10 @@ from tests.data.conftest import CONFIGS, load
         TextFile(path="own.txt", tokenizer=BytePairs(n_tokens=999)),
         Reviews(tokenizer=Words(n_tokens=50)),
         Dates(languages=("sv", "da")),
+        TextTable(path="own.csv", label="verdict"),
+        TextPairs(path="own.en", target_path="own.de"),
+        *(kind(directory="here") for kind in (Cifar10, Cifar100, Mnist, FashionMnist, Sst2, Multi30k, TinyShakespeare)),
+        ImageFolder(path="photos", size=(32, 48), augment=Augmentation(crop=4, mixup=0.2)),
     ],
 )
 def test_every_config_survives_json(config):
@@ -25,7 +50,9 @@ def test_every_config_survives_json(config):
 
 
 def test_every_kind_is_tested():
-    assert {type(config) for config in CONFIGS.values()} | {TextFile} == set(DATA_CONFIGS)
+    own = {TextFile, ImageFolder, TextTable, TextPairs}  # of files that a test has to write first
+    own |= {Cifar10, Cifar100, Mnist, FashionMnist, Sst2, Multi30k, TinyShakespeare}
+    assert {type(config) for config in CONFIGS.values()} | own == set(DATA_CONFIGS)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

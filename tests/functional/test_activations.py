@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 from torch.nn import functional as F
+from transformers.activations import ACT2FN
 
-from headwork.functional import gelu, gelu_tanh
+from headwork.functional import gelu, gelu_tanh, relu2
 
 both = pytest.mark.parametrize(("ours", "approximate"), [(gelu, "none"), (gelu_tanh, "tanh")], ids=["exact", "tanh"])
 
@@ -33,3 +34,10 @@ def test_the_approximation_is_close_and_is_not_the_same():
     x = torch.linspace(-5, 5, 101, dtype=torch.float64)
     apart = (gelu(x) - gelu_tanh(x)).abs().max()
     assert 1e-5 < apart < 1e-3
+
+
+def test_relu2_is_that_of_transformers() -> None:
+    x = torch.randn(50, dtype=torch.float64, requires_grad=True)
+    ours, theirs = relu2(x), ACT2FN["relu2"](x)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x)[0] for y in (ours, theirs)))

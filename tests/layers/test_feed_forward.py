@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.layers import FeedForward, GatedFeedForward
-from headwork.layers.feed_forward import make_feed_forward
+from headwork.layers.mixture_of_experts import make_feed_forward
 
 BATCH, TOKEN, D_MODEL, D_FF = 2, 3, 7, 11
 
@@ -159,7 +159,7 @@ def test_made_by_choice() -> None:
 @pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
 def test_an_unknown_activation_is_refused(kind: type[nn.Module]) -> None:
-    with pytest.raises(ValueError, match="activation must be one of relu, gelu, gelu_tanh, silu, got 'swish'"):
+    with pytest.raises(ValueError, match="activation must be one of relu, relu2, gelu, gelu_tanh, silu, got 'swish'"):
         kind(D_MODEL, D_FF, activation="swish")
 
 

@@ -1,21 +1,33 @@
 """Every recipe learns one batch by heart, as it stands; every flag reaches the model or is refused."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
+from tests.small_sets import write_small_sets
 
 from headwork.cli.training_flags import TrainingFlags
-from headwork.data import BundledText, BytePairs, Dates, Reviews, TextFile
-from headwork.recipes import RECIPES, find_recipe, override
-from headwork.training import Constant, RunConfig, StopRequest, new_run
+from headwork.data import BundledText, BytePairs, Dates, ImageFolder, Reviews, TextFile, TextPairs, TextTable
+from headwork.recipes import RECIPES, find_recipe, override, with_data
+from headwork.training import Constant, RunConfig, StopRequest, check_fit, new_run
 from headwork.training.checkpoints import Progress
 from headwork.training.loop import build_model, make_learner, take_step
 from headwork.training.machine import make_fabric
 from headwork.training.plan import Plan
 
 N_STEPS = 30
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("data") / "sets"
+    write_small_sets(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADWORK_DATA", str(folder))
+        yield folder
 
 
 def with_flags(config: RunConfig, flags: TrainingFlags) -> RunConfig:
@@ -33,7 +45,10 @@ def with_little_data(config: RunConfig) -> RunConfig:
             return config
 
 
-@pytest.mark.parametrize("name", RECIPES)
+LARGE = ("multi30k",)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LARGE else n for n in RECIPES])
 def test_it_learns_one_batch_by_heart(name: str, tmp_path: Path) -> None:
     config = with_little_data(find_recipe(name))
     training = replace(
@@ -68,7 +83,7 @@ def test_every_position_code_runs(name: str, position: str) -> None:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("name", [name for name in RECIPES if name != "digits-resnet"])
+@pytest.mark.parametrize("name", [name for name in RECIPES if not name.endswith("-resnet")])
 def test_both_positions_of_the_norm(name: str, norm: str) -> None:
     assert with_flags(find_recipe(name), TrainingFlags(norm=norm)).model.norm_order == norm
 
@@ -116,6 +131,57 @@ def test_a_text_of_ones_own(tmp_path: Path) -> None:
 def test_what_cannot_be_set_is_said(name: str, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         with_flags(find_recipe(name), TrainingFlags(**changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("digits-vit", ImageFolder),
+        ("cifar10-resnet", ImageFolder),
+        ("cifar10-gaussian", ImageFolder),
+        ("reviews-encoder", TextTable),
+        ("sst2-encoder", TextTable),
+        ("dates", TextPairs),
+        ("multi30k", TextPairs),
+        ("text-gpt", TextFile),
+        ("shakespeare-gpt", TextFile),
+    ],
+)
+def test_every_recipe_takes_data_of_ones_own(name: str, kind: type, tmp_path: Path) -> None:
+    path = tmp_path / "own"
+    if kind is ImageFolder:
+        for number in range(9):
+            for label in ("cat", "dog", "emu"):
+                (path / label).mkdir(parents=True, exist_ok=True)
+                Image.new("RGB", (40, 30), (number * 20, len(label), number)).save(
+                    path / label / f"{label}{number}.png"
+                )
+    elif kind is TextTable:
+        path = path.with_suffix(".csv")
+        path.write_text("text,label\n" + "".join(f"word{i} and more,{'abc'[i % 3]}\n" for i in range(60)))
+    elif kind is TextPairs:
+        path = path.with_suffix(".tsv")
+        path.write_text("".join(f"a dog {i}\tein Hund {i}\n" for i in range(60)))
+    else:
+        path = path.with_suffix(".txt")
+        path.write_text("To be, or not to be: that is the question.\n" * 200)
+    config = with_data(find_recipe(name), [str(path)])
+    assert type(config.data) is kind
+    config = replace(config, training=replace(config.training, batch_size=4, epochs=None, steps=1, evaluate_every=1))
+    done = new_run(config, tmp_path / "run")
+    model = build_model(done.config)
+    data = done.load_data()
+    check_fit(model, data)
+    if kind in (ImageFolder, TextTable):
+        assert data.task.labels in (("cat", "dog", "emu"), ("a", "b", "c"))
+    assert data.found
+
+
+def test_two_files_are_a_translation() -> None:
+    config = with_data(find_recipe("dates"), ["one.en", "two.de"])
+    assert (config.data.path, config.data.target_path) == ("one.en", "two.de")
+    with pytest.raises(ValueError, match=r"data must be one file or folder \(two files, for a translation\), got a, b"):
+        with_data(find_recipe("text-gpt"), ["a", "b"])
 
 
 def test_an_unknown_recipe_names_the_nearest() -> None:

@@ -1,11 +1,16 @@
 """Decay by the kind of module, Adam's eps, the schedule after its end, the length of the gradient."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformers import get_wsd_schedule
 
 import headwork as hw
-from headwork.training import SGD, AdamW, Constant, Cosine
+from headwork.training import SGD, AdamW, Constant, Cosine, Muon, TrainingConfig, WarmupStableDecay
+from headwork.training.muon import orthogonalise
 from headwork.training.optimiser import (
     clip_gradient,
     learning_rate,
@@ -99,3 +104,134 @@ def test_the_learning_rate_is_set_with_the_factor_of_each_group() -> None:
     plain = torch.optim.SGD(nn.Linear(3, 5).parameters(), lr=1.0)
     set_learning_rate(plain, 0.25)
     assert plain.param_groups[0]["lr"] == 0.25
+
+
+def hidden_and_head() -> nn.Module:
+    torch.manual_seed(0)
+    config = hw.models.VisionTransformerConfig(
+        n_classes=3,
+        image=(8, 8),
+        n_channels=1,
+        patch=(4, 4),
+        d_model=8,
+        n_layers=2,
+        heads=hw.choices.Heads(n_heads=2),
+        feed_forward=hw.choices.FeedForward(d_ff=24),
+    )
+    return config.build()
+
+
+def names_of(optimiser: torch.optim.Optimizer, model: nn.Module, *, matrices: bool) -> set[str]:
+    names = {id(p): name for name, p in model.named_parameters()}
+    groups = [group for group in optimiser.param_groups if (group["momentum"] is not None) == matrices]
+    return {names[id(p)] for group in groups for p in group["params"]}
+
+
+def test_muon_is_for_the_matrices_of_the_layers() -> None:
+    model = hidden_and_head()
+    optimiser = make_optimiser(Muon(), model)
+    found, rest = (names_of(optimiser, model, matrices=which) for which in (True, False))
+    assert found | rest == {name for name, _ in model.named_parameters()}
+    assert not found & rest
+    assert found == {
+        n for n, p in model.named_parameters() if n.startswith("layers.") and n[7].isdigit() and p.ndim == 2
+    }
+    assert {"classifier.weight", "layers.final_norm.weight"} <= rest
+    own = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 6), nn.LayerNorm(6), nn.Conv2d(2, 3, 3))
+    assert names_of(make_optimiser(Muon(), own), own, matrices=True) == {"1.weight", "3.weight"}
+
+
+def newton_schulz(matrix: np.ndarray) -> np.ndarray:
+    """From the equation, in float64."""
+    x = matrix / max(np.linalg.norm(matrix), 1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x - 4.7750 * gram @ x + 2.0315 * gram @ gram @ x
+    return x
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (3, 11), (11, 3), (1, 7), (7, 1)])
+def test_orthogonalise_is_its_equation(shape: tuple[int, int]) -> None:
+    matrix = torch.randn(shape)
+    wide = matrix if shape[0] <= shape[1] else matrix.T
+    wanted = torch.from_numpy(newton_schulz(wide.double().numpy())).float()
+    found = orthogonalise(matrix)
+    torch.testing.assert_close(found if shape[0] <= shape[1] else found.T, wanted, rtol=1e-4, atol=1e-5)
+    u, _, v = torch.linalg.svd(matrix, full_matrices=False)
+    assert ((u.T @ found @ v.T).diagonal() > 0.3).all()  # the directions are those of the matrix
+    assert not orthogonalise(torch.zeros(shape)).any()
+
+
+def trained(optimiser_of, n_steps: int, shape: tuple[int, int]) -> torch.Tensor:
+    torch.manual_seed(1)
+    line = nn.Linear(shape[1], shape[0], bias=False)
+    x, y = torch.randn(32, shape[1]), torch.randn(32, shape[0])
+    optimiser = optimiser_of(line)
+    for _ in range(n_steps):
+        optimiser.zero_grad()
+        (line(x) - y).square().mean().backward()
+        optimiser.step()
+    return line.weight.detach()
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has Muon from 2.9 on")
+@pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4)])
+def test_muon_is_pytorchs_in_float32(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's own code, whose only step into bfloat16 is taken out."""
+    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda tensor: tensor.clone())
+    settings = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.2}
+    theirs = trained(lambda line: torch.optim.Muon(line.parameters(), **settings), 12, shape)
+    ours = trained(lambda line: make_optimiser(Muon(**settings), line), 12, shape)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has Muon from 2.9 on")
+@pytest.mark.computes_in(torch.bfloat16)
+def test_muon_is_about_pytorchs_in_bfloat16() -> None:
+    theirs = trained(lambda line: torch.optim.Muon(line.parameters(), lr=0.02, weight_decay=0.0), 3, (6, 9))
+    ours = trained(lambda line: make_optimiser(Muon(lr=0.02), line), 3, (6, 9))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0.01)
+
+
+def test_beside_muon_is_pytorchs_adamw() -> None:
+    """The same parameters, with the same gradients, by AdamW alone."""
+    ours, theirs = hidden_and_head(), hidden_and_head()
+    config = Muon(
+        lr=0.02, adamw=AdamW(lr=3e-3, betas=(0.8, 0.95), weight_decay=0.1), lr_factors=(("classifier.*", 2.0),)
+    )
+    one = make_optimiser(config, ours)
+    other = make_optimiser(replace(config.adamw, lr_factors=config.lr_factors), theirs)
+    rest = names_of(one, ours, matrices=False)
+    for step in range(4):
+        set_learning_rate(one, config.lr / (step + 1))
+        set_learning_rate(other, config.adamw.lr / (step + 1))
+        for name, parameter in ours.named_parameters():
+            parameter.grad = torch.randn(parameter.shape)
+            theirs.get_parameter(name).grad = parameter.grad.clone()
+        one.step()
+        other.step()
+    for name in rest:
+        torch.testing.assert_close(ours.get_parameter(name), theirs.get_parameter(name))
+    assert len(rest) > 10
+
+
+@pytest.mark.parametrize("n_steps", [1, 7, 100])
+@pytest.mark.parametrize("schedule", [WarmupStableDecay(), WarmupStableDecay(warmup=0.1, decay=0.5, floor=0.1)])
+def test_warm_up_stable_decay_is_that_of_transformers(schedule: WarmupStableDecay, n_steps: int) -> None:
+    n_warm, n_decay = round(schedule.warmup * n_steps), round(schedule.decay * n_steps)
+    optimiser = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = get_wsd_schedule(optimiser, n_warm, n_decay, n_steps, decay_type="linear", min_lr_ratio=schedule.floor)
+    rates = [learning_rate(schedule, step, n_steps) for step in range(n_steps)]
+    for step in range(n_warm, n_steps):  # ours warms up from 1 / n_warm to 1, and not from 0
+        assert rates[step] == pytest.approx(theirs.lr_lambdas[0](step)), step
+    assert rates[:n_warm] == pytest.approx([(step + 1) / n_warm for step in range(n_warm)])
+    assert learning_rate(schedule, 10 * n_steps, n_steps) == pytest.approx(schedule.floor if n_decay else 1.0)
+
+
+def test_wrong_choices() -> None:
+    with pytest.raises(ValueError, match=r"decay must lie in \[0, 1 - warmup\], got decay=0.9 and warmup=0.2"):
+        WarmupStableDecay(warmup=0.2, decay=0.9)
+    with pytest.raises(ValueError, match="lr_factors must be given to Muon itself"):
+        Muon(adamw=AdamW(lr_factors=(("x", 2.0),)))
+    with pytest.raises(ValueError, match="optimiser must be AdamW or SGD with strategy='fsdp'"):
+        TrainingConfig(batch_size=1, steps=1, strategy="fsdp", optimiser=Muon())

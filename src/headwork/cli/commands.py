@@ -22,6 +22,7 @@ from headwork.cli.arguments import Terminal, complain
 from headwork.cli.check import Check
 from headwork.cli.compare import Compare
 from headwork.cli.convert import Convert
+from headwork.cli.export import Export
 from headwork.cli.generate import Generate
 from headwork.cli.inspection import Cost, Models, Trace
 from headwork.cli.lab import Lab
@@ -50,6 +51,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
         Translate,
         Compare,
         Convert,
+        Export,
         Trace,
         Cost,
         Models,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 from headwork.cli.arguments import OfRunOrModel, complain, lines_of_stdin, without_denormals
 
@@ -29,9 +29,14 @@ N_COMPARED = 1000
 
 @dataclass(frozen=True)
 class Evaluate(OfRunOrModel):
-    """Measure the best checkpoint of a run, or a model that was made from it, on a split of its data."""
+    """Measure the best checkpoint of a run, or a model that was made from it, on its data or on other."""
 
     split: Annotated[Literal["train", "valid", "test"], arg(help="Which examples.")] = "test"
+    data: Annotated[
+        UseAppendAction[tuple[str, ...]], arg(help="Other data of the same kind, all of it; twice: two files.")
+    ] = ()
+    bleu: Annotated[bool, arg(help="Of a translator: BLEU by sacrebleu, with its signature.")] = False
+    beams: Annotated[int, arg(help="With --bleu: how many translations are followed at a time.")] = 1
     batch_size: Annotated[int, arg(help="Examples at once.")] = 64
     json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
 
@@ -41,15 +46,36 @@ class Evaluate(OfRunOrModel):
         from headwork.training.display import show
         from headwork.training.plan import ordered_batches
 
-        check_positive(batch_size=self.batch_size)
+        check_positive(batch_size=self.batch_size, beams=self.beams)
         run, model = self.open()
-        examples = getattr(run.load_data(), self.split)
+        if self.data:
+            from headwork.recipes import other_examples
+
+            examples, of = other_examples(run, self.data), " and ".join(self.data)
+        else:
+            examples, of = getattr(run.load_data(), self.split), self.split
         metrics = run.task.evaluate(model, ordered_batches(examples, self.batch_size)).metrics
         check_finite(self.run_folder, metrics)
+        bleu = self.measure_bleu(run, model, examples) if self.bleu else {}
         if self.json:
-            print(json.dumps({"run": str(self.run_folder), "split": self.split, "examples": len(examples), **metrics}))
+            about = {"run": str(self.run_folder), "split": of, "examples": len(examples)}
+            print(json.dumps(about | metrics | bleu))
         else:
-            print(f"{self.run_folder} on {len(examples)} {self.split} examples: {show(metrics, run.task)}")
+            print(f"{self.run_folder} on {len(examples)} {of} examples: {show(metrics, run.task)}")
+            if bleu:
+                print(f"BLEU {bleu['bleu']:.2f}, {bleu['signature']}")
+
+    def measure_bleu(self, run: "Run", model: "nn.Module", examples: object) -> dict[str, object]:
+        from headwork.data import Tokenizer
+        from headwork.data.text_examples import PairExamples
+        from headwork.data.translations import measure_bleu
+        from headwork.models import EncoderDecoder
+
+        tokenizer = run.tokenizer if isinstance(run.tokenizer, Tokenizer) else None
+        if not isinstance(examples, PairExamples) or not isinstance(model, EncoderDecoder) or tokenizer is None:
+            raise ValueError(f"bleu is for a translator, got {self.run_folder}")
+        found = measure_bleu(model, tokenizer, examples, n_beams=self.beams, batch_size=self.batch_size)
+        return {"bleu": found.score, "signature": f"{found.signature}|beams:{self.beams}"}
 
 
 @dataclass(frozen=True)
@@ -65,6 +91,8 @@ class Predict(OfRunOrModel):
     top: Annotated[int, arg(help="How many labels to name for each.")] = 3
     invert: Annotated[bool, arg(help="Swap black and white: for dark ink, if the run has seen light ink.")] = False
     skip_bad: Annotated[bool, arg(help="Count files that cannot be read instead of stopping at the first.")] = False
+    column: Annotated[str | None, arg(help="The column with the texts, of a .csv, .tsv, .jsonl or .parquet.")] = None
+    out: Annotated[Path | None, arg(help="Write the answers to this new file: .csv, .json or .jsonl.")] = None
     json: Annotated[bool, arg(help="Print a line of JSON for each file.")] = False
 
     @without_denormals()
@@ -80,7 +108,7 @@ class Predict(OfRunOrModel):
         if self.like is None and is_pretrained(folder := find_folder(str(self.run_folder))):
             if self.invert:
                 raise ValueError(f"invert is for runs, got it for {folder}, which says itself how images are read")
-            self.predict_all(*open_classifier(folder), is_image=True)
+            self.predict_pretrained(folder)
             return
         run, model = self.open()
         description = describe(model)
@@ -94,29 +122,63 @@ class Predict(OfRunOrModel):
             raise ValueError("files must be images for this run: - reads a text from stdin, got -")
         if self.invert and not is_image:
             raise ValueError(f"invert is for images, got it for {self.run_folder}, which reads texts")
+        tables = [path for path in self.files if is_table(path)]
+        if tables and not is_image:
+            if len(tables) < len(self.files):
+                raise ValueError(f"files must be tables or texts, not both, got {', '.join(map(str, self.files))}")
+            self.predict_tables(run, model, run.task, description)
+            return
         read = image_reader(run, description, invert=self.invert) if is_image else text_reader(run, description)
         self.predict_all(model, run.task, read, is_image=is_image)
+
+    def predict_pretrained(self, folder: Path) -> None:
+        """With a folder of Hugging Face's: labels, what a mask stands for, or how alike texts are."""
+        from headwork.cli import pretrained
+
+        opened = pretrained.open_model(folder)
+        if opened.output == "class":
+            self.predict_all(opened.model, opened.task(), opened.reader(), is_image=opened.input == "image")
+        elif opened.output == "masked token":
+            for path in self.files:
+                for line in opened.fill(path, self.top, as_json=self.json):
+                    print(line, flush=True)
+        else:
+            for line in opened.similarities(self.files, as_json=self.json):
+                print(line, flush=True)
+
+    def predict_tables(self, run: "Run", model: "nn.Module", task: "LabelTask", description: "Description") -> None:
+        """The label of every row of tables: the row, and what it is taken for."""
+        from headwork.cli.answers import Answers, label_rows
+
+        with Answers(self.out, as_json=self.json) as answers:
+            for path in self.files:
+                for row in label_rows(run, model, task, text_limit(run, description), path, self.column):
+                    answers.add(row, f"{row['place']}: {row['predicted']} {100 * row['probability']:.1f} %")
 
     def predict_all(self, model: "nn.Module", task: "LabelTask", read: Read, *, is_image: bool) -> None:
         import torch
 
         from headwork.batches import call_model
+        from headwork.cli.answers import Answers
 
         n_bad = n_good = 0
-        for path in self.find_files(is_image=is_image):
-            try:
-                batch = read(path)
-            except ValueError as error:
-                if not self.skip_bad:
-                    raise
-                n_bad += 1
-                complain(f"skipped: {error}")
-                continue
-            n_good += 1
-            with torch.no_grad():
-                probabilities = task.probabilities(call_model(model, batch))[0].tolist()
-            check_finite(path, dict(zip(task.labels, probabilities, strict=True)))
-            print(self.say(path, probabilities, task.labels), flush=True)
+        with Answers(self.out, as_json=self.json) as answers:
+            for path in self.find_files(is_image=is_image):
+                try:
+                    batch = read(path)
+                except ValueError as error:
+                    if not self.skip_bad:
+                        raise
+                    n_bad += 1
+                    complain(f"skipped: {error}")
+                    continue
+                n_good += 1
+                with torch.no_grad():
+                    probabilities = task.probabilities(call_model(model, batch))[0].tolist()
+                check_finite(path, dict(zip(task.labels, probabilities, strict=True)))
+                best = max(zip(probabilities, task.labels, strict=True))
+                row = {"file": str(path), "predicted": best[1], "probability": best[0]}
+                answers.add(row, self.say(path, probabilities, task.labels))
         if n_bad:
             complain(f"skipped {n_bad} of {n_bad + n_good} files")
         if not n_good:
@@ -143,38 +205,18 @@ def check_finite(what: Path, numbers: dict[str, float]) -> None:
             raise NonFiniteError(f"{what} gives {number} for {name}: the numbers in the model grow too large")
 
 
-def open_classifier(folder: Path) -> "tuple[nn.Module, LabelTask, Read]":
-    """A classifier of images in a folder of Hugging Face's, its labels, and its own way to read an image."""
-    import torch
-
-    from headwork.data import ImageBatch
-    from headwork.data.images import open_image
-    from headwork.hub import ImagePreprocessing, labels_of, load_pretrained, note_of_unverified
-    from headwork.models import describe
-    from headwork.tasks import Classification
-
-    model = load_pretrained(folder, dtype=torch.float32)
-    description = describe(model)
-    if description is None or (description.input, description.output) != ("image", "class"):
-        raise ValueError(f"run must be one of a classifier of images, got {folder}")
-    if note := note_of_unverified(folder):
-        complain(note)
-    preprocessing = ImagePreprocessing.load(folder)
-    task = Classification(labels_of(folder, description.n_outputs))
-
-    def read(path: Path) -> ImageBatch:
-        with open_image(path) as image:
-            return ImageBatch(preprocessing(image), torch.tensor([0]))
-
-    return model, task, read
-
-
 def image_reader(run: "Run", description: "Description", *, invert: bool = False) -> Read:
     """Images of the size that the model is made for or, if it takes any, that the data of the run has."""
     import torch
 
-    from headwork.data import ImageBatch, read_image
+    from headwork.data import ImageBatch, PreprocessedImages, read_image
 
+    if isinstance(run.config.data, PreprocessedImages):
+        if invert:
+            raise ValueError(f"invert is for images as they are, got it for {run.folder}, whose model has its own way")
+        from headwork.cli.pretrained import image_reader as read_as_folder
+
+        return read_as_folder(Path(run.config.data.folder))
     seen = images_of(run)
     size, n_channels = (
         description.image or (None if seen is None else (seen.shape[2], seen.shape[3])),
@@ -220,15 +262,23 @@ def warn_of_paper(path: Path, image: "Tensor", seen: "Tensor | None") -> None:
         )
 
 
+def is_table(path: Path) -> bool:
+    return path.suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+
+
+def text_limit(run: "Run", description: "Description") -> int:
+    """The tokens of a text that are read, BEGIN among them."""
+    limits = (description.max_tokens, getattr(run.config.data, "max_tokens", None))
+    return min((limit for limit in limits if limit is not None), default=512)
+
+
 def text_reader(run: "Run", description: "Description") -> Read:
     """BEGIN and the first tokens of a text, as many as the model and the data have."""
     import torch
 
     from headwork.data import TextBatch, encode_starts, read_text
 
-    tokenizer = run.tokenizer
-    limits = (description.max_tokens, getattr(run.config.data, "max_tokens", None))
-    limit = min((limit for limit in limits if limit is not None), default=512)
+    tokenizer, limit = run.tokenizer, text_limit(run, description)
     if tokenizer is None:
         raise ValueError(f"run must have a tokenizer to read texts, got {run.folder}, which has none")
 

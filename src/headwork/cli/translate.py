@@ -83,6 +83,7 @@ class Translate(OfRun):
             print(json.dumps(line, ensure_ascii=False) if self.json else said, flush=True)
 
     def open_translator(self) -> Translator:
+        from headwork.data import Tokenizer
         from headwork.hub import find_folder, is_pretrained
         from headwork.models import describe
 
@@ -90,7 +91,7 @@ class Translate(OfRun):
             return open_pretrained(folder)
         run, model = self.open()
         description = describe(run.config.model)
-        if description is None or description.input != "text pair" or run.tokenizer is None:
+        if description is None or description.input != "text pair" or not isinstance(run.tokenizer, Tokenizer):
             raise ValueError(f"run must be one of a translator, got {self.run_folder}")
         tokenizer = run.tokenizer
 

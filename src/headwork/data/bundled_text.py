@@ -3,8 +3,14 @@
 The manual is that of the Python at hand, so its text differs a little from one Python to the next.
 """
 
+import codecs
+import math
+import os
+import re
 from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 
 import torch
@@ -12,10 +18,16 @@ import torch
 from headwork import serialise
 from headwork.checks import check_file, check_positive, check_probability
 from headwork.data.examples import Dataset, check_seed
+from headwork.data.mapped_tokens import mapped_tokens
+from headwork.data.splitting import check_exists, digest_of
 from headwork.data.text_examples import MaskedExamples, WindowExamples
-from headwork.data.tokenizer import BytePairs, Characters, make_tokenizer
+from headwork.data.tokenizer import AnyTokenizer, BytePairs, Characters, Pretrained, Tokenizer, make_tokenizer
+from headwork.metric import SPLITS
 from headwork.tasks import MaskedTokens, NextToken
 
+IN_MEMORY = 2**26
+"""Bytes of text whose tokens are kept in memory; those of more are in a file that is mapped."""
+TEXT_ENDINGS = (".txt", ".md")
 LARGEST_TEXT = 2**30
 """Bytes; the tokens of a text take several times its memory."""
 HELD_OUT = 0.05
@@ -23,10 +35,10 @@ HELD_OUT = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Text(serialise.Checked):
+class TextOfTokens(serialise.Checked):
     """Some text in windows of `n_context` tokens."""
 
-    tokenizer: Characters | BytePairs = Characters()
+    tokenizer: Characters | BytePairs | Pretrained = Characters()
     n_context: int = 128
 
     def __post_init__(self) -> None:
@@ -34,51 +46,115 @@ class _Text(serialise.Checked):
         check_positive(n_context=self.n_context)
 
     @abstractmethod
-    def read(self) -> str: ...
+    def pieces(self) -> Iterator[str]:
+        """The text from its beginning to its end, a piece at a time; none is cut where that would change its tokens."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The user's own files, if it is from such."""
+        return ()
 
     def load(self, seed: int = 0) -> Dataset:
         """The first 90 % of the text to train on, then 5 % and 5 %; `seed` says where the training windows start.
 
-        The tokens are those of the training part.
+        The tokens are those of the training part. Those of a text of more than `IN_MEMORY` bytes stay in a file.
 
         >>> text = BundledText(n_context=64).load()
         >>> text.train.batch([0, 1, 2]).ids.shape
         torch.Size([3, 64])
         """
         check_seed(seed)
-        text = self.read()
-        n_held_out = int(len(text) * HELD_OUT)
-        n_train = len(text) - 2 * n_held_out
-        parts = {"train": text[:n_train], "valid": text[n_train:][:n_held_out], "test": text[n_train:][n_held_out:]}
-        tokenizer = make_tokenizer(self.tokenizer, [parts["train"]])
-        ids = {name: torch.tensor(tokenizer.encode(part), dtype=torch.long) for name, part in parts.items()}
-        for name, part in ids.items():
-            if len(part) <= self.n_context:
+        files = self.files
+        is_small = sum(file.stat().st_size for file in files) <= IN_MEMORY
+        pieces: Callable[[], Iterable[str]] = self.pieces
+        if is_small:
+            kept = list(self.pieces())
+            pieces = lambda: kept  # noqa: E731
+        n_characters = sum(map(len, pieces()))
+        if not any(piece.strip() for piece in pieces()):
+            raise ValueError(f"text must not be empty, got {', '.join(map(str, files))}")
+        n_held_out = int(n_characters * HELD_OUT)
+        bounds = (0, n_characters - 2 * n_held_out, n_characters - n_held_out, n_characters)
+        parts = dict(zip(SPLITS, pairwise(bounds), strict=True))
+        tokenizer = make_tokenizer(self.tokenizer, between(pieces(), *parts["train"]))
+        digest = (
+            digest_of(files, files[0].parent if len(files) == 1 else Path(os.path.commonpath(files))) if files else None
+        )
+        ids = {}
+        for name, (start, end) in parts.items():
+            tokens = (
+                torch.tensor(each, dtype=torch.int32) for each in encoded(between(pieces(), start, end), tokenizer)
+            )
+            if is_small:
+                ids[name] = torch.cat([torch.empty(0, dtype=torch.int32), *tokens]).long()
+            else:
+                ids[name] = mapped_tokens(f"{digest} {name} {tokenizer.to_json()}", tokens)
+            if len(ids[name]) <= self.n_context:
                 raise ValueError(
                     f"n_context must be less than the tokens of each part, got n_context={self.n_context} and "
-                    f"{len(part)} tokens in the {name} part of a text of {len(text)} characters"
+                    f"{len(ids[name])} tokens in the {name} part of a text of {n_characters} characters"
                 )
         train = WindowExamples(ids["train"], self.n_context, anywhere=True, seed=seed)
         valid, test = (WindowExamples(ids[name], self.n_context) for name in ("valid", "test"))
-        return Dataset(train, valid, test, NextToken(), tokenizer)
+        found = (
+            f"{n_characters:,} characters in {len(files):,} file{'s' if len(files) > 1 else ''}, "
+            f"{len(tokenizer):,} different tokens",
+            f"split: {', '.join(f'{len(each):,} {name}' for name, each in ids.items())} tokens, one after the other",
+        )
+        return Dataset(train, valid, test, NextToken(), tokenizer, found=found if files else (), digest=digest)
+
+
+def encoded(pieces: Iterable[str], tokenizer: AnyTokenizer) -> Iterator[list[int]]:
+    for piece in pieces:  # of one text: nothing begins or ends with a piece
+        yield tokenizer.encode(piece) if isinstance(tokenizer, Tokenizer) else tokenizer.encode(piece, special=False)
+
+
+def between(pieces: Iterable[str], start: int, end: int) -> Iterator[str]:
+    """The characters from start to end of a text in pieces.
+
+    >>> list(between(["abc", "def", "ghi"], 2, 7))
+    ['c', 'def', 'g']
+    """
+    place = 0
+    for piece in pieces:
+        if part := piece[max(start - place, 0) : max(end - place, 0)]:
+            yield part
+        place += len(piece)
+        if place >= end:
+            return
 
 
 @dataclass(frozen=True, kw_only=True)
-class BundledText(_Text):
+class BundledText(TextOfTokens):
     """Python's reference manual (`pydoc_data.topics`) in windows of `n_context` tokens."""
 
-    def read(self) -> str:
-        return bundled_text()
+    def pieces(self) -> Iterator[str]:
+        yield bundled_text()
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextFile(_Text):
-    """A UTF-8 file in windows of `n_context` tokens."""
+class TextFile(TextOfTokens):
+    """A UTF-8 file, or all files in a folder that end in .txt or .md, in windows of `n_context` tokens."""
 
     path: str
 
-    def read(self) -> str:
-        return read_text(Path(self.path))
+    @property
+    def files(self) -> tuple[Path, ...]:
+        path = check_exists(Path(self.path), "text")
+        if not path.is_dir():
+            return (path,)
+        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in TEXT_ENDINGS and file.is_file())
+        if not found:
+            raise ValueError(
+                f"text must be a file or a folder with files such as {', '.join(TEXT_ENDINGS)}, got {path}"
+            )
+        return tuple(found)
+
+    def pieces(self) -> Iterator[str]:
+        for number, file in enumerate(self.files):
+            if number:
+                yield "\n"
+            yield from read_pieces(file)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,17 +193,42 @@ class MaskedText(serialise.Checked):
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, with line ends as Python has them."""
     check_file(path, "text", LARGEST_TEXT)
-    data = path.read_bytes()
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"text must be UTF-8, got {path} with the byte 0x{data[error.start]:02x} at offset {error.start}"
-        ) from None
-    text = text.removeprefix("\N{BYTE ORDER MARK}").replace("\r\n", "\n")
+    text = "".join(read_pieces(path))
     if not text.strip():
         raise ValueError(f"text must not be empty, got {path}")
     return text
+
+
+def read_pieces(path: Path, size: int = 2**15) -> Iterator[str]:
+    """The text of a UTF-8 file of any size, in pieces that end where a line ends, with words on both sides of it.
+
+    There a tokenizer would cut the text too, so that the tokens of the pieces are those of the whole.
+    """
+    check_file(path, "text", math.inf)
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    held, n_lines, is_first = "", 0, True
+    with path.open("rb") as file:
+        for block in chain(iter(lambda: file.read(size), b""), [b""]):
+            try:
+                text = decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                line = 1 + n_lines + error.object.count(b"\n", 0, error.start)
+                wrong = f"the byte 0x{error.object[error.start]:02x} in line {line}"
+                raise ValueError(f"text must be UTF-8, got {path} with {wrong}") from None
+            n_lines += text.count("\n")
+            if is_first and text:
+                text, is_first = text.removeprefix("\N{BYTE ORDER MARK}"), False
+            held = (held + text).replace("\r\n", "\n")
+            cuts = [match.start() + 2 for match in re.finditer(r"\S\n(?=\S)", held[-size:])]
+            if not block:
+                cut = len(held)
+            elif cuts and not held.endswith("\r"):
+                cut = max(len(held) - size, 0) + cuts[-1]
+            else:
+                cut = len(held) if len(held) > 16 * size and not held.endswith("\r") else 0
+            if cut:
+                yield held[:cut]
+                held = held[cut:]
 
 
 def bundled_text() -> str:

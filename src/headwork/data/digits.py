@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int, Shaped
@@ -23,6 +24,8 @@ class Digits(serialise.Checked):
     n_valid: int = 300
     n_test: int = 300
     split_seed: int = 0
+
+    size: ClassVar[tuple[int, int]] = (8, 8)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,6 +58,8 @@ class Mnist5k(serialise.Checked):
     n_valid: int = 500
     n_test: int = 1000
     split_seed: int = 0
+
+    size: ClassVar[tuple[int, int]] = (28, 28)
 
     def __post_init__(self) -> None:
         super().__post_init__()

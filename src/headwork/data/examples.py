@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headwork.batches import Batch
-from headwork.data.tokenizer import Tokenizer
+from headwork.data.tokenizer import AnyTokenizer
 from headwork.tasks import Task
 
 
@@ -40,7 +40,11 @@ class Dataset:
     valid: Examples
     test: Examples
     task: Task
-    tokenizer: Tokenizer | None = None
+    tokenizer: AnyTokenizer | None = None
+    found: tuple[str, ...] = ()
+    """What is in the files of a user's own, in lines to be shown before training."""
+    digest: str | None = None
+    """Of those files, so that a run notices when they change."""
 
 
 @runtime_checkable
@@ -84,12 +88,12 @@ def split_by_label(labels: Sequence[int] | Int[ndarray, "example"], n_valid: int
     """
     check_sizes(len(labels), n_valid, n_test, at_least=len(set(labels)))
     every = np.asarray(labels)
-    rest, test = _take_apart(every, np.arange(len(labels)), n_test, seed)
-    train, valid = _take_apart(every, rest, n_valid, seed)
+    rest, test = take_apart(every, np.arange(len(labels)), n_test, seed)
+    train, valid = take_apart(every, rest, n_valid, seed)
     return Split(*(sorted(part.tolist()) for part in (train, valid, test)))
 
 
-def _take_apart(
+def take_apart(
     labels: Int[ndarray, "example"], indices: Int[ndarray, "some"], n_taken: int, seed: int
 ) -> tuple[Int[ndarray, "rest"], Int[ndarray, "taken"]]:
     """What `train_test_split(indices, test_size=n_taken, stratify=labels[indices])` of scikit-learn gives.

@@ -1,8 +1,9 @@
-"""Labelled images, in training each moved a little, differently in each epoch."""
+"""Labelled images, in training each varied a little, differently in each epoch."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int, UInt8
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.batches import ImageBatch
+from headwork.data.augmentation import Augmentation, beta_numbers
 from headwork.data.examples import Dataset, Split, check_seed, choose, random_numbers
 from headwork.tasks import Classification
 
@@ -23,29 +25,62 @@ class Moves:
     rotation: float = 0.0
     zoom: float = 0.0
 
+    n_numbers: ClassVar[int] = 4
+    mixes: ClassVar[bool] = False
+
+    def vary(
+        self, images: Float[Tensor, "batch channel row column"], numbers: Float[Tensor, "batch 4"]
+    ) -> Float[Tensor, "batch channel row column"]:
+        numbers = 2 * numbers.float() - 1
+        zoom = 1 + self.zoom * numbers[:, 3]
+        return move_images(images, self.shift * numbers[:, :2], math.radians(self.rotation) * numbers[:, 2], zoom)
+
+
+@runtime_checkable
+class ImageSource(Protocol):
+    """Images that are read when they are asked for, such as those of a folder."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, chosen: Int[Tensor, "batch"]) -> UInt8[Tensor, "batch channel row column"]: ...
+
 
 @dataclass(frozen=True, eq=False)
 class ImageExamples:
-    """Images and their labels; in an epoch each image is moved at random, within `moves`."""
+    """Images (numbers from 0 to 1, or bytes) and their labels; in an epoch each varies at random, as `augment` says.
 
-    images: Float[Tensor, "example channel row column"]
+    Images that are mixed have a row of probabilities as their label, one for each of the `n_classes`.
+    """
+
+    images: Tensor | ImageSource
     labels: Int[Tensor, "example"]
-    moves: Moves | None = None
+    augment: Moves | Augmentation | None = None
     seed: int = 0
+    n_classes: int | None = None
 
     def __len__(self) -> int:
         return len(self.images)
 
+    def pixels(self, chosen: Int[Tensor, "batch"]) -> Float[Tensor, "batch channel row column"]:
+        image = self.images[chosen]
+        return image.float() / 255 if image.dtype == torch.uint8 else image
+
     def batch(self, indices: Sequence[int], epoch: int | None = None) -> ImageBatch:
         chosen = choose(indices, len(self))
-        image = self.images[chosen]
-        if epoch is not None and self.moves is not None:
-            numbers = 2 * random_numbers(self.seed, epoch, len(self), 4)[chosen].float() - 1
-            shift = self.moves.shift * numbers[:, :2]
-            rotation = math.radians(self.moves.rotation) * numbers[:, 2]
-            zoom = 1 + self.moves.zoom * numbers[:, 3]
-            image = move_images(image, shift, rotation, zoom)
-        return ImageBatch(image, self.labels[chosen])
+        image, label = self.pixels(chosen), self.labels[chosen]
+        if epoch is None or self.augment is None:
+            return ImageBatch(image, label)
+        table = random_numbers(self.seed, epoch, len(self), self.augment.n_numbers)
+        image = self.augment.vary(image, table[chosen])
+        if not self.augment.mixes:
+            return ImageBatch(image, label)
+        assert isinstance(self.augment, Augmentation)
+        partner = (table[chosen, -1] * len(self)).long()
+        other = self.augment.vary(self.pixels(partner), table[partner])
+        shares = beta_numbers(self.seed, epoch, len(self), (self.augment.mixup, self.augment.cutmix))
+        n_classes = self.n_classes or int(self.labels.max()) + 1
+        one, two = (F.one_hot(self.labels[each], n_classes).float() for each in (chosen, partner))
+        return ImageBatch(*self.augment.mix(image, other, one, two, table[chosen], shares[chosen]))
 
 
 def move_images(

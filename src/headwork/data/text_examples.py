@@ -68,6 +68,10 @@ class TextExamples:
         return len(self.labels)
 
     @property
+    def lengths(self) -> Int[Tensor, "example"]:
+        return self.texts.lengths
+
+    @property
     def max_tokens(self) -> int:
         """The longest text."""
         return self.texts.max_tokens
@@ -105,6 +109,10 @@ class PairExamples:
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    @property
+    def lengths(self) -> Int[Tensor, "example"]:
+        return self.sources.lengths + self.targets.lengths
 
     @property
     def max_tokens(self) -> int:
@@ -150,7 +158,7 @@ class WindowExamples:
             n_starts = len(self.ids) - self.n_context
             starts = (random_numbers(self.seed, epoch, len(self), 1)[chosen, 0] * n_starts).long()
         positions = starts[:, None] + torch.arange(self.n_context)
-        return TokenBatch(self.ids[positions], self.ids[positions + 1])
+        return TokenBatch(self.ids[positions].long(), self.ids[positions + 1].long())
 
 
 @dataclass(frozen=True, eq=False)

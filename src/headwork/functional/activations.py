@@ -1,4 +1,4 @@
-"""The Gaussian error linear unit, exact and as it is usually approximated."""
+"""The Gaussian error linear unit, exact and as it is usually approximated; and the squared ReLU."""
 
 import math
 
@@ -25,3 +25,12 @@ def gelu_tanh(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     tensor([-0.1588,  0.0000,  0.8412])
     """
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def relu2(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    """max(x, 0) squared. So et al., "Primer: searching for efficient Transformers", 2021.
+
+    >>> relu2(torch.tensor([-1.0, 0.5, 3.0]))
+    tensor([0.0000, 0.2500, 9.0000])
+    """
+    return x.relu().square()

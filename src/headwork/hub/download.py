@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 from headwork.checks import check_type
 from headwork.extras import MissingExtraError, need
@@ -29,22 +30,23 @@ def find_folder(folder: Path | str) -> Path:
         need("huggingface_hub")
     except MissingExtraError as error:
         raise MissingExtraError(f"{folder} is no folder here; to look on the Hub for it, {error}") from None
-    found = _fetch(folder, (*BESIDE, *SAFETENSORS))
+    found = fetch_snapshot(folder, (*BESIDE, *SAFETENSORS))
     if not any(found.glob("model*.safetensors")):
-        found = _fetch(folder, (*BESIDE, *PICKLES))
+        found = fetch_snapshot(folder, (*BESIDE, *PICKLES))
     return found
 
 
-def _fetch(name: str, patterns: tuple[str, ...]) -> Path:
+def fetch_snapshot(name: str, patterns: tuple[str, ...], kind: Literal["model", "dataset"] = "model") -> Path:
+    """The folder to which the library has fetched what a repository on the Hub has of the files."""
     import huggingface_hub
     from huggingface_hub import errors
 
     try:
-        return Path(huggingface_hub.snapshot_download(name, allow_patterns=list(patterns)))
+        return Path(huggingface_hub.snapshot_download(name, repo_type=kind, allow_patterns=list(patterns)))
     except (errors.RepositoryNotFoundError, errors.GatedRepoError, errors.HFValidationError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(
-            f"folder must be one that exists, or a model on the Hub that is open to you, got {name} ({reason})"
+            f"folder must be one that exists, or a {kind} on the Hub that is open to you, got {name} ({reason})"
         ) from None
     except Exception as error:  # the library passes on those of its own and of the network
         reason = str(error).strip().partition("\n")[0]

@@ -18,6 +18,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "silu": "silu",
     "swish": "silu",
+    "relu2": "relu2",
 }
 """Their names of the activations, with ours. The first of ours is the one that is written."""
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.checks import check_positive, check_probability
+from headwork.functional.activations import relu2
 from headwork.functional.fused import fused_gelu, fused_gelu_tanh
 from headwork.functional.processor import check_products
 from headwork.layers.hook_point import HookPoint
@@ -15,6 +16,7 @@ from headwork.layers.linear import OneToken, affine, linear
 
 ACTIVATIONS: dict[choices.Activation, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
+    "relu2": relu2,
     "gelu": fused_gelu,
     "gelu_tanh": fused_gelu_tanh,
     "silu": nn.functional.silu,
@@ -93,15 +95,6 @@ class GatedFeedForward(FeedForward):
     def one_token(self) -> OneToken:
         gate, activation, up, down = affine(self.gate), self.activation, affine(self.up), affine(self.down)
         return lambda x: down(activation(gate(x)) * up(x))
-
-
-def make_feed_forward(choice: choices.AnyFeedForward, d_model: int, *, dropout: float = 0.0) -> FeedForward:
-    match choice:
-        case choices.FeedForward():
-            kind: type[FeedForward] = FeedForward
-        case choices.GatedFeedForward():
-            kind = GatedFeedForward
-    return kind(d_model, choice.d_ff, activation=choice.activation, bias=choice.bias, dropout=dropout)
 
 
 def find_activation(name: choices.Activation) -> Callable[[Tensor], Tensor]:

@@ -19,11 +19,18 @@ from headwork.models import (
     ResNetConfig,
     VisionTransformerConfig,
 )
+from headwork.recipes.known_sets import (
+    CENTRES,
+    cifar10_gaussian,
+    cifar10_resnet,
+    cifar10_vit,
+    fashion_vit,
+    multi30k,
+    shakespeare_gpt,
+    sst2_encoder,
+)
 from headwork.training.config import AdamW, RunConfig, TrainingConfig
 from headwork.training.fit import VOCAB_OF_DATA
-
-CENTRES = (("*.centre", 5.0), ("*.sharpness", 5.0))
-"""The centres and widths of Gaussian heads are in pixels, for which the learning rate of the weights is too small."""
 
 
 def digits_vit() -> RunConfig:
@@ -185,7 +192,10 @@ def reviews_encoder() -> RunConfig:
 Recipe = Callable[[], RunConfig]
 RECIPES: dict[str, Recipe] = {
     recipe.__name__.replace("_", "-"): recipe
-    for recipe in (digits_vit, digits_gaussian, digits_resnet, mnist_vit, dates, text_gpt, reviews_encoder)
+    for recipe in (
+        *(digits_vit, digits_gaussian, digits_resnet, mnist_vit, dates, text_gpt, reviews_encoder),
+        *(cifar10_vit, cifar10_gaussian, cifar10_resnet, fashion_vit, sst2_encoder, multi30k, shakespeare_gpt),
+    )
 }
 
 

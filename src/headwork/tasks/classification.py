@@ -64,8 +64,10 @@ class Classification(Checked):
     def score(self, model: nn.Module, batch: Batch) -> Scores:
         return self.score_logits(call_model(model, batch), batch[-1])
 
-    def score_logits(self, logits: Float[Tensor, "batch class"], label: Int[Tensor, "batch"]) -> Scores:
-        """Cross-entropy, and how many are right.
+    def score_logits(
+        self, logits: Float[Tensor, "batch class"], label: Int[Tensor, "batch"] | Float[Tensor, "batch class"]
+    ) -> Scores:
+        """Cross-entropy, and how many are right; of examples that were mixed, the label with the larger share is.
 
         >>> logits = torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 0.0]])
         >>> scores = Classification(("cat", "dog")).score_logits(logits, torch.tensor([0, 1, 1]))
@@ -77,10 +79,11 @@ class Classification(Checked):
                 f"the model must give one score for each of the {len(self.labels)} labels, shape "
                 f"{(len(label), len(self.labels))}, got {tuple(logits.shape)}"
             )
-        check_labels(label, len(self.labels))
+        hard = label if label.ndim == 1 else label.argmax(-1)
+        check_labels(hard, len(self.labels))
         weights = None if self.class_weights is None else logits.new_tensor(self.class_weights)
         loss = F.cross_entropy(logits, label, weights, reduction="sum", label_smoothing=self.label_smoothing)
-        right = (logits.detach().argmax(-1) == label).float().sum()
+        right = (logits.detach().argmax(-1) == hard).float().sum()
         return {"loss": MetricSum(loss, len(label)), "accuracy": MetricSum(right, len(label))}
 
     def probabilities(self, logits: Float[Tensor, "batch class"]) -> Float[Tensor, "batch class"]:

@@ -74,20 +74,26 @@ class MaskedTokens(NextToken):
 
 @dataclass(frozen=True)
 class Translation(TokenTask):
-    """A text in other words; the best model translates the most texts without a single wrong token."""
+    """A text in other words; the best model translates the most texts without a single wrong token.
+
+    Where no translation is the only right one, `exact=False`: nothing is translated, and the best model has the lowest
+    loss.
+    """
 
     begin: int
     end: int
     label_smoothing: float = 0.0
+    exact: bool = True
 
     output: ClassVar[str] = "next token"
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        return EXACT_MATCH, TOKEN_ACCURACY
+        return (EXACT_MATCH if self.exact else LOSS), TOKEN_ACCURACY
 
     def evaluate(self, model: nn.Module, batches: Iterable[PairBatch]) -> Evaluation:
-        return sum_scores(replace(self, label_smoothing=0.0).score_translation, model, batches)
+        plain = replace(self, label_smoothing=0.0)
+        return sum_scores(plain.score_translation if self.exact else plain.score, model, batches)
 
     @torch.no_grad()
     def score_translation(self, model: nn.Module, batch: PairBatch) -> Scores:

@@ -9,8 +9,11 @@ from headwork.training.config import SGD as SGD
 from headwork.training.config import AdamW as AdamW
 from headwork.training.config import Constant as Constant
 from headwork.training.config import Cosine as Cosine
+from headwork.training.config import Muon as Muon
 from headwork.training.config import RunConfig as RunConfig
 from headwork.training.config import TrainingConfig as TrainingConfig
+from headwork.training.config import WarmupStableDecay as WarmupStableDecay
+from headwork.training.fit import CLASSES_OF_DATA as CLASSES_OF_DATA
 from headwork.training.fit import VOCAB_OF_DATA as VOCAB_OF_DATA
 from headwork.training.fit import check_fit as check_fit
 from headwork.training.nonfinite import NonFiniteError as NonFiniteError
@@ -21,6 +24,8 @@ from headwork.training.optimiser import parameter_groups as parameter_groups
 from headwork.training.optimiser import set_learning_rate as set_learning_rate
 from headwork.training.plan import ordered_batches as ordered_batches
 from headwork.training.plan import shuffled_batches as shuffled_batches
+from headwork.training.pretrained import Start as Start
+from headwork.training.pretrained import start_from as start_from
 from headwork.training.run import Run as Run
 from headwork.training.run import new_run as new_run
 from headwork.training.run import open_run as open_run

@@ -18,6 +18,12 @@ MOST_WORKERS = 256
 LrFactors = tuple[tuple[str, float], ...]
 
 
+def _check_optimiser(config: "AdamW | SGD | Muon") -> None:
+    check_above_zero(lr=config.lr, **{f"lr_factors[{glob!r}]": factor for glob, factor in config.lr_factors})
+    if not 0 <= config.weight_decay < float("inf"):
+        raise ValueError(f"weight_decay must be 0 or more and finite, got {config.weight_decay}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdamW(Checked):
     """Adam with decay of the weight matrices, not of biases, norms, positions and embeddings."""
@@ -51,10 +57,25 @@ class SGD(Checked):
         check_probability(momentum=self.momentum)
 
 
-def _check_optimiser(config: AdamW | SGD) -> None:
-    check_above_zero(lr=config.lr, **{f"lr_factors[{glob!r}]": factor for glob, factor in config.lr_factors})
-    if not 0 <= config.weight_decay < float("inf"):
-        raise ValueError(f"weight_decay must be 0 or more and finite, got {config.weight_decay}")
+@dataclass(frozen=True, kw_only=True)
+class Muon(Checked):
+    """Momentum made orthogonal for the matrices inside the layers, beside AdamW for all other parameters.
+
+    `lr` and `weight_decay` are those of the matrices; what decays and which factors there are is as in `adamw`.
+    """
+
+    lr: float = 0.02
+    momentum: float = 0.95
+    weight_decay: float = 0.0
+    lr_factors: LrFactors = ()
+    adamw: AdamW = AdamW()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_optimiser(self)
+        check_probability(momentum=self.momentum)
+        if self.adamw.lr_factors:
+            raise ValueError(f"lr_factors must be given to Muon itself, got {self.adamw.lr_factors} for its adamw")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +104,26 @@ class Constant(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WarmupStableDecay(Checked):
+    """The learning rate rises for a share of all steps, stays, and for the last share of them falls to `floor`.
+
+    Hu et al., "MiniCPM", 2024.
+    """
+
+    warmup: float = 0.02
+    decay: float = 0.2
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_probability(warmup=self.warmup)
+        if not 0 <= self.floor <= 1:
+            raise ValueError(f"floor must lie in [0, 1], got {self.floor}")
+        if not 0 <= self.decay <= 1 - self.warmup:
+            raise ValueError(f"decay must lie in [0, 1 - warmup], got decay={self.decay} and warmup={self.warmup}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingConfig(Checked):
     """How a model is trained. `batch_size` is what one step sees, over all processes and accumulated parts together."""
 
@@ -94,8 +135,8 @@ class TrainingConfig(Checked):
     save_every: int | None = None
     """Steps between checkpoints, besides those at every evaluation."""
     accumulate: int = 1
-    optimiser: AdamW | SGD = AdamW()
-    schedule: Cosine | Constant = Cosine()
+    optimiser: AdamW | SGD | Muon = AdamW()
+    schedule: Cosine | Constant | WarmupStableDecay = Cosine()
     clip: float | None = 1.0
     label_smoothing: float = 0.0
     """For tasks that have it; 0 leaves the task as it comes with the data."""
@@ -110,6 +151,12 @@ class TrainingConfig(Checked):
     precision: Precision = "float32"
     strategy: Strategy = "auto"
     compile: bool = False
+    zero_init_outputs: bool = False
+    """Start with layers that add nothing: the last matrix of each attention and feed-forward network is zero."""
+    gradient_checkpointing: bool = False
+    """Keep what goes into each layer, and compute the rest of it again in the backward pass: slower, and smaller."""
+    batch_by_length: bool = False
+    """Texts of about the same length share a batch, so that there is little padding."""
     workers: int = 0
 
     def __post_init__(self) -> None:
@@ -134,6 +181,8 @@ class TrainingConfig(Checked):
         if self.ema is not None:
             check_probability(ema=self.ema)
         check_probability(label_smoothing=self.label_smoothing)
+        if self.strategy == "fsdp" and isinstance(self.optimiser, Muon):
+            raise ValueError("optimiser must be AdamW or SGD with strategy='fsdp', which shards the matrices, got Muon")
         if not 0 <= self.workers <= MOST_WORKERS:
             raise ValueError(f"workers must lie in 0 .. {MOST_WORKERS}, got {self.workers}")
         if not 0 <= self.seed < 2**32:

@@ -22,11 +22,24 @@ VOCAB_OF_DATA = 1
 """As the `vocab` of a config: as many as the tokenizer of the data has."""
 
 
+CLASSES_OF_DATA = 1
+"""As the `n_classes` of a config: as many as the data has."""
+
+
 def fit_to_data(model: ModelConfig | nn.Module, data: Dataset) -> ModelConfig | nn.Module:
-    """The config with the vocabulary of the data, if that is what it asks for."""
-    if data.tokenizer is not None and is_dataclass(model) and getattr(model, "vocab", None) == VOCAB_OF_DATA:
-        return replace(model, vocab=len(data.tokenizer))
-    return model
+    """The config with the vocabulary and the classes of the data, if that is what it asks for."""
+    if isinstance(model, nn.Module) or not is_dataclass(model):
+        return model
+    changes: dict[str, Any] = {}
+    if data.tokenizer is not None and getattr(model, "vocab", None) == VOCAB_OF_DATA:
+        changes["vocab"] = len(data.tokenizer)
+    if (labels := getattr(data.task, "labels", None)) is not None:
+        head = getattr(model, "head", None)
+        if getattr(model, "n_classes", None) == CLASSES_OF_DATA:
+            changes["n_classes"] = len(labels)
+        elif getattr(head, "n_classes", None) == CLASSES_OF_DATA:
+            changes["head"] = replace(head, n_classes=len(labels))
+    return replace(model, **changes) if changes else model
 
 
 def task_for(training: TrainingConfig, data: Dataset) -> Task:

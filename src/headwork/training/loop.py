@@ -1,7 +1,8 @@
 """The training loop: one function, short enough to read, and the step it repeats."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, NoReturn, cast
@@ -11,16 +12,20 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from headwork.batches import Batch, to_device
+from headwork.convert import Conversion
 from headwork.data import Dataset, Examples
 from headwork.functional.denormals import flush_denormals
 from headwork.metric import MetricSum
-from headwork.seeds import derive_seed, seed_everything, unchanged_rng_states
+from headwork.models import describe
+from headwork.seeds import derive_seed, seed_everything, seed_torch, unchanged_rng_states
 from headwork.storage import load
 from headwork.tasks import Evaluation, Task
 from headwork.training.checkpoints import Progress
 from headwork.training.config import RunConfig
 from headwork.training.display import Display, Quiet
+from headwork.training.estimate import estimate
 from headwork.training.fit import check_fit
+from headwork.training.gradient_checkpointing import checkpointed_layers
 from headwork.training.learner import Learner
 from headwork.training.machine import (
     check_same_step,
@@ -72,11 +77,12 @@ def train_run(
     fabric = make_fabric(training)
     plan = Plan.of(data.train, training, fabric.global_rank, fabric.world_size)
     fabric.launch()
-    model = build_model(run.config)
+    model = build_model(run.config, run.conversions, run.frozen)
     check_fit(model, data)
-    display.say(f"{run.config.name} in {run.folder}")
     learner = make_learner(model, training, fabric)
-    with Session(run, learner, plan, display, fabric.barrier) as session, stop.listening():
+    checkpointing = checkpointed_layers(model) if training.gradient_checkpointing else nullcontext()
+    with Session(run, learner, plan, display, fabric.barrier) as session, stop.listening(), checkpointing:
+        say_what_comes(display, run, model, data, plan, fabric.device)
         progress = session.resume(watchers)
         check_same_step(fabric, progress.step)
         clock = Clock(progress, fabric.world_size)
@@ -117,10 +123,27 @@ def train_run(
         )
         session.record("test", progress.best_step, test.metrics, progress.seconds)
     # What is sharded over processes is no model that anybody could use.
-    best = load(run.folder, model=build_model(run.config)) if training.strategy == "fsdp" else learner.model.eval()
+    best = (
+        load(run.folder, model=build_model(run.config, run.conversions, run.frozen))
+        if training.strategy == "fsdp"
+        else learner.model.eval()
+    )
     return TrainingResult(
         progress.best_step, valid.metrics, test.metrics, progress.seconds, run.folder, best, evaluation=test
     )
+
+
+def say_what_comes(
+    display: Display, run: Run, model: nn.Module, data: Dataset, plan: Plan, device: torch.device
+) -> None:
+    """The run, what was found in the data and, if somebody looks, how long it will take and how much memory."""
+    display.say(f"{run.config.name} in {run.folder}")
+    for line in data.found:
+        display.say(line)
+    if type(display) is not Quiet and not plan.sequential:
+        epoch, indices = plan.parts(0)[0]
+        batch = to_device(data.train.batch(indices, epoch), device)
+        display.say(str(estimate(model, run.task, batch, len(data.valid), plan)))
 
 
 class Step(NamedTuple):
@@ -146,7 +169,7 @@ def take_step(
     n_targets = sum_over_processes(fabric, float(sum(task.n_targets(part) for part in parts)))
 
     def score(model: nn.Module, number: int) -> dict[str, MetricSum]:
-        torch.manual_seed(derive_seed(training.seed, "dropout", progress.step, number, fabric.global_rank))
+        seed_torch(derive_seed(training.seed, "dropout", progress.step, number, fabric.global_rank), fabric.device)
         return task.score(model, parts[number])
 
     for number in range(progress.part, len(parts)):  # from 0, unless some were accumulated before the run was stopped
@@ -173,7 +196,7 @@ def take_step(
     learner.optimiser.step()
     learner.optimiser.zero_grad()
     if learner.ema is not None:
-        learner.ema.update(learner.model, progress.step)
+        learner.ema.update(progress.step)
     progress.after_step()
     return Step(loss, lr, norm)
 
@@ -202,7 +225,39 @@ def raise_nonfinite(fabric: Fabric, learner: Learner, what: str, losses: Iterabl
     )
 
 
-def build_model(config: RunConfig) -> nn.Module:
-    """The model that was given, or one with fresh weights from the seed."""
+def build_model(config: RunConfig, conversions: Sequence[Conversion] = (), frozen: Collection[str] = ()) -> nn.Module:
+    """The model that was given, or one with fresh weights from the seed, converted and frozen as the given one was."""
     seed_everything(config.training.seed)
-    return config.model if isinstance(config.model, nn.Module) else config.model.build()
+    if isinstance(config.model, nn.Module):
+        return config.model
+    model = config.model.build()
+    if config.training.zero_init_outputs:
+        zero_outputs(model)
+    for conversion in conversions:
+        model = conversion.apply(model).model
+    if conversions or frozen:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name not in frozen)
+    return model
+
+
+@torch.no_grad()
+def zero_outputs(model: nn.Module) -> None:
+    """Let every layer that the model's description names be the identity: residual branches end in zeros.
+
+    Zhang, Dauphin and Ma, "Fixup initialization", 2019; Goyal et al. do the same for the norms of a ResNet.
+    """
+    description = describe(model)
+    names = () if description is None else description.layers
+    endings = [
+        matrix
+        for name in names
+        for part, end in (("attention", "out"), ("cross_attention", "out"), ("feed_forward", "down"))
+        if isinstance(matrix := getattr(getattr(model.get_submodule(name), part, None), end, None), nn.Linear)
+    ]
+    if not endings:
+        raise ValueError(
+            f"zero_init_outputs is for layers with attention.out or feed_forward.down, got {type(model).__name__}"
+        )
+    for matrix in endings:
+        matrix.weight.zero_()

@@ -16,7 +16,9 @@ from headwork.layers.grid_attention import (
     RelativePositionalEmbedding,
 )
 from headwork.layers.positions import RelativeShifts
-from headwork.training.config import SGD, AdamW, Constant, Cosine, LrFactors
+from headwork.models import describe
+from headwork.training.config import SGD, AdamW, Constant, Cosine, LrFactors, Muon, WarmupStableDecay
+from headwork.training.muon import MuonWithAdamW
 
 NOT_OF_PRODUCTS = (
     *(nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm),
@@ -61,12 +63,46 @@ def parameter_groups(model: nn.Module, weight_decay: float, lr_factors: LrFactor
     ]
 
 
-def make_optimiser(config: AdamW | SGD, model: nn.Module) -> Optimizer:
-    """PyTorch's optimiser over the parameter groups of the model.
+def muon_groups(config: Muon, model: nn.Module) -> list[dict[str, Any]]:
+    """The groups of AdamW, from which the matrices of products inside the layers (or kernels) are taken out for Muon.
+
+    Embeddings and heads are outside of the layers, and stay; a model that has no description gives all its matrices.
+    The learning rate of AdamW is kept as a factor of Muon's.
+
+    >>> model = hw.models.ResNetConfig(n_classes=10, n_blocks=1, widths=(4,)).build()
+    >>> [(len(group["params"]), group["momentum"]) for group in muon_groups(Muon(), model)]
+    [(2, 0.95), (2, None), (7, None)]
+    """
+    description = describe(model)
+    layers = ("",) if description is None else tuple(f"{name}." for name in description.layers)
+    hidden = {id(parameter) for name, parameter in model.named_parameters() if name.startswith(layers)}
+    slower = config.adamw.lr / config.lr
+    groups: list[dict[str, Any]] = []
+    for group in parameter_groups(model, 1.0, config.lr_factors):
+        decays, factor = group["weight_decay"] > 0, group["lr_factor"]
+        matrices = [p for p in group["params"] if decays and id(p) in hidden and p.ndim in (2, 4)]
+        chosen = {id(p) for p in matrices}
+        rest = [p for p in group["params"] if id(p) not in chosen]
+        settings = {"weight_decay": config.weight_decay, "lr_factor": factor, "momentum": config.momentum}
+        of_adamw = {
+            "weight_decay": config.adamw.weight_decay if decays else 0.0,
+            "lr_factor": slower * factor,
+            "momentum": None,
+        }
+        groups += [{"params": matrices, **settings}] if matrices else []
+        groups += [{"params": rest, **of_adamw}] if rest else []
+    return groups
+
+
+def make_optimiser(config: AdamW | SGD | Muon, model: nn.Module) -> Optimizer:
+    """PyTorch's optimiser over the parameter groups of the model, or Muon.
 
     >>> [group["weight_decay"] for group in make_optimiser(AdamW(weight_decay=0.1), nn.Linear(3, 5)).param_groups]
     [0.1, 0.0]
     """
+    if isinstance(config, Muon):
+        adamw = config.adamw
+        return MuonWithAdamW(muon_groups(config, model), lr=config.lr, betas=adamw.betas, eps=adamw.eps, fused=True)
     groups = parameter_groups(model, config.weight_decay, config.lr_factors)
     match config:
         case AdamW():
@@ -75,7 +111,7 @@ def make_optimiser(config: AdamW | SGD, model: nn.Module) -> Optimizer:
             return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0)
 
 
-def learning_rate(schedule: Cosine | Constant, step: int, n_steps: int) -> float:
+def learning_rate(schedule: Cosine | Constant | WarmupStableDecay, step: int, n_steps: int) -> float:
     """The share of the full learning rate at a step: a function of the step alone, so there is nothing to resume.
 
     After the last step it stays where it is.
@@ -88,6 +124,10 @@ def learning_rate(schedule: Cosine | Constant, step: int, n_steps: int) -> float
         return (step + 1) / n_warm
     if isinstance(schedule, Constant):
         return 1.0
+    if isinstance(schedule, WarmupStableDecay):
+        n_decay = round(schedule.decay * n_steps)
+        left = min(max(n_steps - step, 0) / n_decay, 1.0) if n_decay else 1.0
+        return schedule.floor + (1 - schedule.floor) * left
     done = min((step - n_warm) / max(n_steps - n_warm, 1), 1.0)
     return schedule.floor + (1 - schedule.floor) * (1 + math.cos(math.pi * done)) / 2
 

@@ -13,7 +13,9 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from jaxtyping import Int
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from headwork.batches import Batch, to_device
@@ -36,10 +38,18 @@ class Plan:
     n_processes: int = 1
     sequential: bool = False
     """The examples come in their own order, as those of a stream do."""
+    lengths: "Lengths | None" = None
+    """Of the texts, if those of about the same length are to share a batch."""
 
     @classmethod
     def of(cls, examples: Examples, training: TrainingConfig, rank: int = 0, n_processes: int = 1) -> "Plan":
-        return cls(len(examples), training, rank, n_processes, getattr(examples, "sequential", False))
+        lengths = None
+        if training.batch_by_length:
+            of_each = getattr(examples, "lengths", None)
+            if of_each is None:
+                raise ValueError(f"batch_by_length is for texts with lengths, got {type(examples).__name__}, without")
+            lengths = Lengths(np.asarray(of_each))
+        return cls(len(examples), training, rank, n_processes, getattr(examples, "sequential", False), lengths)
 
     def __post_init__(self) -> None:
         batch_size, n_parts = self.training.batch_size, self.training.accumulate * self.n_processes
@@ -94,12 +104,45 @@ class Plan:
         """The examples of an epoch, in the order in which they are seen."""
         if self.sequential:
             return range(self.n_examples)
-        return shuffled(self.n_examples, derive_seed(self.training.seed, "order", epoch))
+        seed = derive_seed(self.training.seed, "order", epoch)
+        if self.lengths is not None:
+            return shuffled_by_length(self.lengths, self.training.batch_size, seed)
+        return shuffled(self.n_examples, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """The number of tokens of each example."""
+
+    values: Int[np.ndarray, "example"]
 
 
 @lru_cache(maxsize=2)
 def shuffled(n: int, seed: int) -> list[int]:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+N_SORTED = 50
+"""Batches whose examples are sorted together: enough to have little padding, and different batches in each epoch."""
+
+
+@lru_cache(maxsize=2)
+def shuffled_by_length(lengths: Lengths, batch_size: int, seed: int) -> list[int]:
+    """At random, but examples of about the same length share a batch; the batches of an epoch are mixed again.
+
+    >>> order = shuffled_by_length(Lengths(np.array([1, 9, 2, 9, 1, 9, 2])), batch_size=2, seed=0)
+    >>> [[1, 9, 2, 9, 1, 9, 2][i] for i in order]
+    [2, 2, 1, 1, 9, 9, 9]
+    """
+    order = np.array(shuffled(len(lengths.values), seed))
+    stretch = N_SORTED * batch_size
+    for first in range(0, len(order), stretch):
+        part = order[first : first + stretch]
+        order[first : first + stretch] = part[np.argsort(lengths.values[part], kind="stable")]
+    n_batches = len(order) // batch_size
+    mixed = np.array(shuffled(n_batches, derive_seed(seed, "batches")), dtype=np.int64)
+    whole = order[: n_batches * batch_size].reshape(n_batches, batch_size)[mixed]
+    return [*whole.flatten().tolist(), *order[n_batches * batch_size :].tolist()]
 
 
 def shuffled_batches(examples: Examples, batch_size: int, *, seed: int, epoch: int) -> Iterator[Batch]:

@@ -1,0 +1,167 @@
+"""Data sets that everyone knows: where they are on this machine or, if nowhere, fetched from their home.
+
+They are looked for in the folder that is given (`--data-dir`), in the one that HEADWORK_DATA names, and in the cache.
+"""
+
+import gzip
+import hashlib
+import os
+import shutil
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from headwork.data.mapped_tokens import cache_folder
+from headwork.storage.folders import explain_disk_errors
+
+FOLDER = "HEADWORK_DATA"
+BLOCK = 2**20
+TIMEOUT = 30
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file at its home: what its checksum is ("md5:..." or "sha256:..."), and its size in bytes.
+
+    Of an archive, `members` are kept, each under its own name; any other file is kept as it comes, unpacked if it is a
+    .gz whose checksum is that of its contents.
+    """
+
+    url: str
+    checksum: str
+    n_bytes: int | None = None
+    members: tuple[str, ...] = ()
+    unpacked: bool = False
+
+    @property
+    def name(self) -> str:
+        name = self.url.rpartition("/")[2]
+        return name.removesuffix(".gz") if self.unpacked else name
+
+
+@dataclass(frozen=True)
+class KnownSet:
+    """A data set: the names of its folder, the files that must be there, and where they come from."""
+
+    name: str
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+    remotes: tuple[Remote, ...]
+
+    def find(self, directory: str | None = None) -> Path:
+        """The folder with its files, fetched if there is none."""
+        here = self.find_here(directory)
+        return here if here is not None else self.fetch(directory)
+
+    def find_here(self, directory: str | None) -> Path | None:
+        for root in self._roots(directory):
+            for folder in (root, *(root / name for name in self.folders), *root.glob(f"*/{self.folders[0]}")):
+                if all(_is_there(folder / name) for name in self.files):
+                    return folder
+        return None
+
+    def fetch(self, directory: str | None) -> Path:
+        """Bring the files to the last of the places where they are looked for."""
+        if directory is not None:
+            raise ValueError(
+                f"data-dir must be a folder with {self.name}, in it or in its folder {' or '.join(self.folders)}, "
+                f"got {directory}, which has no {self._missing(Path(directory))}"
+            )
+        folder = list(self._roots(None))[-1] / self.folders[0]
+        try:
+            for remote in self.remotes:
+                if not all(_is_there(folder / name) for name in remote.members or (remote.name,)):
+                    fetch(remote, folder)
+        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+            homes = ", ".join(remote.url for remote in self.remotes)
+            raise ConnectionError(
+                f"{self.name} is not on this machine, and cannot be fetched ({getattr(error, 'reason', error)}). Bring "
+                f"{homes} to {folder} (unpacked, if it is an archive), or say where it is by --data-dir or {FOLDER}"
+            ) from None
+        return folder
+
+    def _roots(self, directory: str | None) -> Iterator[Path]:
+        if directory is not None:
+            yield Path(directory)
+            return
+        if os.environ.get(FOLDER):
+            yield Path(os.environ[FOLDER])
+        yield cache_folder() / "data"
+
+    def _missing(self, folder: Path) -> str:
+        return next(name for name in self.files if not _is_there(folder / name))
+
+
+def _is_there(path: Path) -> bool:
+    return path.is_file() or path.with_name(f"{path.name}.gz").is_file()
+
+
+def fetch(remote: Remote, folder: Path) -> None:
+    """Fetch a file into a folder: go on where an earlier try ended, verify it, and only then give it its name."""
+    with explain_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{remote.url.rpartition('/')[2]}.part"
+    _download(remote, part)
+    try:
+        if remote.members:
+            _check(part, remote)
+            _unpack(part, remote, folder)
+        else:
+            done = part
+            if remote.unpacked:
+                done = part.with_suffix(".unpacked")
+                with gzip.open(part, "rb") as packed, done.open("wb") as file:
+                    shutil.copyfileobj(packed, file)
+            _check(done, remote)
+            done.replace(folder / remote.name)
+    finally:
+        part.unlink(missing_ok=True)  # what is whole and wrong must not be continued
+
+
+def _download(remote: Remote, part: Path) -> None:
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(remote.url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        answer = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code == 416:  # all of it was there
+            return
+        raise
+    with answer:
+        goes_on = have and answer.status == 206
+        length = answer.headers.get("Content-Length")
+        wanted = None if length is None else int(length) + (have if goes_on else 0)
+        with part.open("ab" if goes_on else "wb") as file:
+            shutil.copyfileobj(answer, file, BLOCK)
+    if wanted is not None and part.stat().st_size < wanted:
+        raise ConnectionError(f"the connection ended after {part.stat().st_size:,} of {wanted:,} bytes; try again")
+
+
+def _check(path: Path, remote: Remote) -> None:
+    """Raise unless the file is what it must be."""
+    kind, _, wanted = remote.checksum.partition(":")
+    if remote.n_bytes is not None and path.stat().st_size != remote.n_bytes:
+        raise RuntimeError(
+            f"{remote.url} must have {remote.n_bytes:,} bytes, got {path.stat().st_size:,}: nothing is kept"
+        )
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, kind).hexdigest()
+    if found != wanted:
+        raise RuntimeError(f"{remote.url} must have the {kind} {wanted}, got {found}: nothing is kept of it")
+
+
+def _unpack(archive: Path, remote: Remote, folder: Path) -> None:
+    """Only the files that are wanted, each whole or not at all."""
+    with tarfile.open(archive, "r:gz") as tar:
+        members = {member.name.rpartition("/")[2]: member for member in tar.getmembers() if member.isfile()}
+        for name in remote.members:
+            source: IO[bytes] | None = tar.extractfile(members[name])
+            assert source is not None
+            staging = folder / f".{name}.part"
+            with source, staging.open("wb") as file:
+                shutil.copyfileobj(source, file, BLOCK)
+            staging.replace(folder / name)

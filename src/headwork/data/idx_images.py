@@ -1,0 +1,103 @@
+"""Images in idx files, as MNIST has them: 60,000 and 10,000 of 28 x 28 pixels, grey."""
+
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
+
+from headwork.data.augmentation import Augmentation
+from headwork.data.download import KnownSet, Remote
+from headwork.data.known_images import ImageSet, KnownImages, LabelledImages
+
+FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
+
+
+def _known(name: str, folders: tuple[str, ...], home: str, checksums: tuple[str, ...]) -> KnownSet:
+    remotes = (Remote(f"{home}/{file}.gz", f"md5:{md5}") for file, md5 in zip(FILES, checksums, strict=True))
+    return KnownSet(name, folders, FILES, tuple(remotes))
+
+
+MNIST = _known(
+    "MNIST",
+    ("mnist", "MNIST", "MNIST/raw"),
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    (
+        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "d53e105ee54ea40749a09fcbcd1e9432",
+        "9fb629c4189551a2d022fa330f9573f3",
+        "ec29112dd5afa0611ce80d1b7f02629c",
+    ),
+)
+FASHION = _known(
+    "Fashion-MNIST",
+    ("fashion-mnist", "FashionMNIST", "FashionMNIST/raw"),
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+    (
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "25c81989df183df01b3e8a0aad5dffbe",
+        "bef4ecab320f06d8554ea6380940ec79",
+        "bb300cfdad3c16e7a12a480ee83cd310",
+    ),
+)
+CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdxImages(KnownImages):
+    """Grey images in four idx files."""
+
+    augment: Augmentation = Augmentation(crop=2)
+
+    size: ClassVar[tuple[int, int]] = (28, 28)
+    known: ClassVar[KnownSet] = MNIST
+    classes: ClassVar[tuple[str, ...]] = tuple("0123456789")
+
+    def read(self) -> ImageSet:
+        folder = self.known.find(self.directory)
+        train, test = (_labelled(folder, *names) for names in (FILES[:2], FILES[2:]))
+        return ImageSet(train, test, self.classes, folder)
+
+
+def _labelled(folder: Path, of_images: str, of_labels: str) -> LabelledImages:
+    images, labels = read_idx(folder / of_images), read_idx(folder / of_labels)
+    if images.ndim != 3 or labels.shape != (len(images),):
+        raise ValueError(
+            f"{folder / of_labels} must have a label for each image, got the shape {labels.shape} for images of the "
+            f"shape {images.shape}"
+        )
+    return LabelledImages(images[:, None], labels.astype(np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mnist(IdxImages):
+    """Handwritten digits. LeCun, Cortes and Burges, 1998."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FashionMnist(IdxImages):
+    """Clothes, in files of the same form. Xiao, Rasul and Vollgraf, 2017."""
+
+    augment: Augmentation = Augmentation(crop=2, flip=True)
+
+    known: ClassVar[KnownSet] = FASHION
+    classes: ClassVar[tuple[str, ...]] = CLOTHES
+
+
+def read_idx(path: Path) -> UInt8[ndarray, "..."]:
+    """The bytes of an idx file, packed or not: two zeros, the type 8, the number of axes, their sizes, the values."""
+    packed = path.with_name(f"{path.name}.gz")
+    try:
+        content = path.read_bytes() if path.exists() else gzip.decompress(packed.read_bytes())
+    except (OSError, EOFError) as error:
+        raise ValueError(f"{packed} must be a packed idx file, got one that cannot be read ({error})") from None
+    if content[:3] != b"\x00\x00\x08" or len(content) < 4 + 4 * content[3]:
+        raise ValueError(f"{path} must be an idx file of bytes, got the beginning {content[:4]!r}")
+    shape = tuple(np.frombuffer(content, ">u4", content[3], offset=4).tolist())
+    values = np.frombuffer(content, np.uint8, offset=4 + 4 * content[3])
+    if len(values) != np.prod(shape, dtype=np.int64):
+        raise ValueError(f"{path} must have {' x '.join(map(str, shape))} values, got {len(values):,}: fetch it again")
+    return values.reshape(shape).copy()

@@ -1,0 +1,175 @@
+"""Tables in files, row by row: CSV, TSV, JSON lines and Parquet.
+
+CSV is read with its quotes; TSV is split on tabs, and a quote in it is a character like any other.
+"""
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from headwork.checks import check_file
+from headwork.extras import need
+
+TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
+LONGEST_FIELD = 2**27
+
+
+class Row(NamedTuple):
+    """A row of a table, and where it stands: "reviews.csv, line 7"."""
+
+    place: str
+    values: dict[str, object]
+
+
+def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
+    """The rows of a table; raise for one that is not like the others.
+
+    A CSV or TSV file names its columns in the first line, unless they are given.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "two.csv"
+    >>> _ = path.write_text('text,label\\n"good, very good",1\\nbad,0\\n')
+    >>> [row.values for row in read_rows(path)]
+    [{'text': 'good, very good', 'label': '1'}, {'text': 'bad', 'label': '0'}]
+    """
+    match path.suffix.lower():
+        case ".csv":
+            return _delimited(path, columns)
+        case ".tsv":
+            return _delimited(path, columns)
+        case ".jsonl" | ".ndjson" | ".json":
+            return _json_lines(path)
+        case ".parquet":
+            return _parquet(path)
+        case ending:
+            raise ValueError(f"a table must end in one of {', '.join(TABLE_ENDINGS)}, got {ending or 'none'} in {path}")
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file without their ends, one at a time; raise with the line of a byte that is not UTF-8.
+
+    A line ends with a line feed and nothing else: texts have other separators inside them.
+    """
+    check_file(path, "data", math.inf)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                wrong = f"the byte 0x{line[error.start]:02x} in line {number}"
+                raise ValueError(f"text must be UTF-8, got {wrong} of {path}") from None
+            if number == 1:
+                text = text.removeprefix("\N{BYTE ORDER MARK}")
+            yield text.removesuffix("\n").removesuffix("\r")
+
+
+def find_column(columns: Sequence[str], said: str | None, names: Sequence[str], what: str, path: Path) -> str:
+    """The column that was said or, if none was, the first of the usual names that the table has.
+
+    >>> find_column(["id", "Review", "stars"], None, ("text", "review"), "text", Path("reviews.csv"))
+    'Review'
+    """
+    there = f"there are {', '.join(map(repr, columns))} in {path}"
+    if said is not None:
+        if said not in columns:
+            raise ValueError(f"{what} must name a column, got {said!r}; {there}")
+        return said
+    by_name = {column.strip().lower(): column for column in reversed(columns)}
+    found = [by_name[name] for name in names if name in by_name]
+    if not found:
+        raise ValueError(f"{what} must be given, since no column is called {' or '.join(names[:4])}; {there}")
+    return found[0]
+
+
+def is_missing(value: object) -> bool:
+    """What stands for nothing: None, NaN, and a text that is empty or says so.
+
+    >>> [is_missing(value) for value in (None, math.nan, " ", "NaN", 0, "none of it")]
+    [True, True, True, True, False, False]
+    """
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or (isinstance(value, str) and value.strip().lower() in ("", "nan"))
+
+
+def class_names(path: Path, column: str) -> tuple[str, ...] | None:
+    """The names of the classes that a Parquet file of Hugging Face's has for the numbers in a column."""
+    if path.suffix.lower() != ".parquet":
+        return None
+    import pyarrow.parquet as pq
+
+    about = (pq.read_schema(path).metadata or {}).get(b"huggingface")
+    features = json.loads(about).get("info", {}).get("features", {}) if about else {}
+    names = features.get(column, {}).get("names")
+    return tuple(map(str, names)) if isinstance(names, list) else None
+
+
+def first_cells(path: Path) -> list[str]:
+    """The first line of a CSV or TSV file."""
+    return next(_cells(path), (1, []))[1]
+
+
+def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The number and the cells of each line that is not empty."""
+    lines = read_lines(path)
+    if path.suffix.lower() == ".tsv":
+        yield from ((number, line.split("\t")) for number, line in enumerate(lines, start=1) if line)
+        return
+    csv.field_size_limit(LONGEST_FIELD)
+    reader = csv.reader((line + "\n" for line in lines), strict=True)
+    try:
+        yield from ((reader.line_num, cells) for cells in reader if cells)
+    except csv.Error as error:
+        wrong = f"one that cannot be read ({error}, near line {reader.line_num})"
+        raise ValueError(f"{path} must be a CSV file, got {wrong}") from None
+
+
+def _delimited(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
+    for number, values in _cells(path):
+        if columns is None:
+            columns = values
+            if len(set(columns)) < len(columns):
+                raise ValueError(f"the columns of {path} must have different names, got {', '.join(columns)}")
+            continue
+        if len(values) != len(columns):
+            raise ValueError(
+                f"every row must have {len(columns)} columns, as the first line of {path} has, "
+                f"got {len(values)} in line {number}"
+            )
+        yield Row(f"{path}, line {number}", dict(zip(columns, values, strict=True)))
+    if columns is None:
+        raise ValueError(f"a table must have a first line with the names of its columns, got the empty {path}")
+
+
+def _json_lines(path: Path) -> Iterator[Row]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"every line must be JSON, got line {number} of {path} ({error})") from None
+        if not isinstance(values, dict):
+            raise ValueError(f"every line must be a JSON object, got {line[:40]!r} in line {number} of {path}")
+        yield Row(f"{path}, line {number}", values)
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    need("pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    check_file(path, "data", math.inf)
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"data must be a Parquet file that can be read, got {path} ({error})") from None
+    with file:
+        number = 0
+        for part in file.iter_batches():
+            for values in part.to_pylist():
+                number += 1
+                yield Row(f"{path}, row {number}", values)

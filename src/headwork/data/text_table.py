@@ -1,0 +1,219 @@
+"""Texts with labels of a user's own: a table, a folder of tables that name their part, or a data set on the Hub."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from headwork import serialise
+from headwork.checks import Probability, check_positive
+from headwork.data.examples import Dataset, Split
+from headwork.data.found import say_classes, say_duplicates, say_lengths, say_skipped, say_split
+from headwork.data.hub_data import find_data
+from headwork.data.reviews import LabelledTexts, ReviewTexts, bag_of_words_accuracy
+from headwork.data.splitting import HeldOut, by_part, digest_of, share_out
+from headwork.data.table_files import TABLE_ENDINGS, class_names, find_column, is_missing, read_rows
+from headwork.data.text_examples import Rows, TextExamples
+from headwork.data.tokenizer import BytePairs, Pretrained, Words, make_tokenizer
+from headwork.tasks import Classification
+
+TEXT_COLUMNS = ("text", "sentence", "content", "review", "document", "message", "comment", "body", "tweet", "title")
+LABEL_COLUMNS = ("label", "class", "category", "sentiment", "target", "labels", "stars", "rating", "verdict", "y")
+MANY_CLASSES = 1000
+
+
+class TableTexts(NamedTuple):
+    """What a table holds, before texts become numbers."""
+
+    texts: list[str]
+    labels: list[int]
+    names: tuple[str, ...]
+    given: list[str | None]
+    """The part that the file of each text names."""
+    notes: list[str]
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextTable(serialise.Checked):
+    """A CSV, TSV, JSONL or Parquet file with a column of texts and one of labels, or a folder of such files.
+
+    The columns are found by their usual names (`text`, `sentence`, ...; `label`, `class`, ...) unless they are given.
+    Files called train, valid (or dev) and test are those parts; what is missing is split off the rest.
+    """
+
+    path: str
+    text: str | None = None
+    label: str | None = None
+    tokenizer: Words | BytePairs | Pretrained = Words()
+    max_tokens: int = 256
+    """Of each text, BEGIN among them; what is longer is cut."""
+    valid_share: Probability = 0.1
+    test_share: Probability = 0.1
+    split_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(max_tokens=self.max_tokens)
+
+    def load(self, seed: int = 0) -> Dataset:
+        """The texts as ids, each led by BEGIN; nothing varies from epoch to epoch."""
+        table = self.read()
+        split, keys = self._split(table)
+        texts = table.texts
+        tokenizer = make_tokenizer(self.tokenizer, (texts[i] for i in split.train))
+        lengths = [len(each) for each in tokenizer.encode_all(texts)]
+        ids = tokenizer.encode_starts(texts, self.max_tokens)
+        labels = torch.tensor(table.labels)
+        train, valid, test = (TextExamples(Rows.of(ids[i] for i in part), labels[torch.tensor(part)]) for part in split)
+        found = (
+            *table.notes,
+            say_classes(table.labels, table.names),
+            say_lengths("texts", lengths, self.max_tokens),
+            say_duplicates("texts", keys, table.labels, split),
+            say_split(split, given="test" in table.given and "valid" in table.given, seed=self.split_seed),
+        )
+        return Dataset(
+            train,
+            valid,
+            test,
+            Classification(table.names),
+            tokenizer,
+            found=tuple(line for line in found if line),
+            digest=table.digest,
+        )
+
+    def read(self) -> TableTexts:
+        """The texts and labels of all files."""
+        path = find_data(self.path)
+        parts = find_tables(path)
+        files = [(file, part) for part, files in parts.items() for file in files]
+        texts, labels, given, columns = list[str](), list[str](), list[str | None](), dict[str, str]()
+        n_empty, first_empty = 0, ""
+        for file, part in files:
+            of_text = of_label = None
+            names: tuple[str, ...] | None = None
+            for place, values in read_rows(file):
+                if of_text is None or of_label is None:
+                    of_text = find_column(list(values), self.text, TEXT_COLUMNS, "text", file)
+                    of_label = find_column(list(values), self.label, LABEL_COLUMNS, "label", file)
+                    names = class_names(file, of_label)
+                    columns[of_text] = of_label
+                text = values.get(of_text)
+                if is_missing(text):
+                    n_empty, first_empty = n_empty + 1, first_empty or place
+                    continue
+                if not isinstance(text, str):
+                    raise ValueError(f"text must be a column of texts, got {text!r} in {place}")
+                texts.append(text)
+                labels.append(read_label(values.get(of_label), names, of_label, place))
+                given.append(part or None)
+        if not texts:
+            raise ValueError(f"data must have rows with a text and a label, got none in {path}")
+        label_names = sort_labels(set(labels))
+        check_classes(label_names, len(labels), f"the column {' or '.join(columns.values())} of {path}")
+        index = {name: i for i, name in enumerate(label_names)}
+        which = ", ".join(f"text in {text!r}, label in {label!r}" for text, label in columns.items())
+        notes = [
+            f"{len(texts):,} texts in {path} ({which})",
+            say_skipped(n_empty, "empty texts", first_empty),
+        ]
+        return TableTexts(
+            texts,
+            [index[label] for label in labels],
+            label_names,
+            given,
+            [note for note in notes if note],
+            digest_of([file for file, _ in files], path),
+        )
+
+    def _split(self, table: TableTexts) -> tuple[Split, list[str]]:
+        keys = [words_of(text) for text in table.texts]
+        shares = HeldOut(self.valid_share, self.test_share)
+        split = share_out(table.labels, keys, table.given, shares, self.split_seed)
+        check_trained(table.labels, split.train, table.names, self.path)
+        return split, keys
+
+    def bag_of_words_accuracy(self) -> float:
+        """What counting words reaches on the test data: what a model should beat."""
+        table = self.read()
+        split, _ = self._split(table)
+        parts = ReviewTexts(
+            *(LabelledTexts([table.texts[i] for i in part], [table.labels[i] for i in part]) for part in split)
+        )
+        return bag_of_words_accuracy(parts.train, parts.test)
+
+
+def find_tables(path: Path) -> dict[str, list[Path]]:
+    """The files of each part; the part of files that name none is ""."""
+    if not path.is_dir():
+        return {"": [path]}
+    tables = [
+        file
+        for file in path.rglob("*")
+        if file.suffix.lower() in TABLE_ENDINGS and file.is_file() and not file.name.startswith(".")
+    ]
+    if not tables:
+        raise ValueError(f"data must be a folder with files such as {', '.join(TABLE_ENDINGS)}, got {path}")
+    return by_part(tables, path) or {"": sorted(tables)}
+
+
+def words_of(text: str) -> str:
+    """Two texts are duplicates if they have the same words, whatever the marks and capitals between them.
+
+    >>> words_of("Good, very GOOD!")
+    'good very good'
+    """
+    return " ".join(re.findall(r"\w+", text.lower())) or text
+
+
+def read_label(value: object, names: Sequence[str] | None, column: str, place: str) -> str:
+    """A label as text; numbers must be whole, and stand for a name if there are such."""
+    if is_missing(value):
+        raise ValueError(f"label must not be missing, got {value!r} in the column {column!r} of {place}")
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise ValueError(
+                f"label must be a name or a whole number, got {value!r} in the column {column!r} of {place}"
+            )
+        value = int(value)
+    if isinstance(value, dict | list):
+        raise ValueError(f"label must be a name or a whole number, got {value!r} in the column {column!r} of {place}")
+    if names is not None and isinstance(value, int):
+        if not 0 <= value < len(names):
+            raise ValueError(
+                f"label must lie in 0 .. {len(names) - 1}, got {value} in the column {column!r} of {place}"
+            )
+        return names[value]
+    return str(value).strip()
+
+
+def sort_labels(labels: set[str]) -> tuple[str, ...]:
+    """Numbers by their size, names by the alphabet.
+
+    >>> sort_labels({"10", "9", "1"}), sort_labels({"b", "a", "1"})
+    (('1', '9', '10'), ('1', 'a', 'b'))
+    """
+    if all(re.fullmatch(r"-?\d+", label) for label in labels):
+        return tuple(sorted(labels, key=int))
+    return tuple(sorted(labels))
+
+
+def check_classes(names: Sequence[str], n_examples: int, where: str) -> None:
+    """Raise unless there are classes to learn: two or more, and not one for each example."""
+    if len(names) < 2:
+        raise ValueError(f"there must be two classes or more, got only {names[0]!r} in {where}")
+    if len(names) > MANY_CLASSES or (len(names) > 20 and len(names) > n_examples / 2):
+        raise ValueError(
+            f"classes must have several examples each, got {len(names):,} classes for {n_examples:,} in {where}"
+        )
+
+
+def check_trained(labels: Sequence[int], train: Sequence[int], names: Sequence[str], where: str) -> None:
+    """Raise if a class has no example to learn from."""
+    without = set(range(len(names))) - {labels[i] for i in train}
+    if without:
+        raise ValueError(f"every class must have examples to train on, got none of {names[min(without)]!r} in {where}")

@@ -1,0 +1,215 @@
+"""Recipes for the data sets that everyone knows, each for about an hour of two cores at most.
+
+The data is looked for in `--data-dir` or HEADWORK_DATA, and fetched where there is a network.
+"""
+
+from headwork import choices
+from headwork.data import (
+    Augmentation,
+    BytePairs,
+    Cifar10,
+    FashionMnist,
+    Multi30k,
+    Sst2,
+    TinyShakespeare,
+    Words,
+)
+from headwork.models import (
+    DecoderConfig,
+    EncoderConfig,
+    EncoderDecoderConfig,
+    GaussianImageEncoderConfig,
+    ResNetConfig,
+    VisionTransformerConfig,
+)
+from headwork.training.config import AdamW, Cosine, Muon, RunConfig, TrainingConfig, WarmupStableDecay
+from headwork.training.fit import VOCAB_OF_DATA
+
+CENTRES = (("*.centre", 5.0), ("*.sharpness", 5.0))
+"""The centres and widths of Gaussian heads are in pixels, for which the learning rate of the weights is too small."""
+
+
+def cifar10_vit() -> RunConfig:
+    """A Vision Transformer for CIFAR-10, 64 patches of 4 x 4 pixels, trained by Muon."""
+    return RunConfig(
+        name="cifar10-vit",
+        data=Cifar10(augment=Augmentation(crop=4, flip=True, rand_augment=1, magnitude=0.3)),
+        model=VisionTransformerConfig(
+            n_classes=10,
+            image=(32, 32),
+            n_channels=3,
+            patch=(4, 4),
+            d_model=128,
+            n_layers=6,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=256),
+            pooling=choices.MeanPooling(),
+        ),
+        training=TrainingConfig(
+            batch_size=128,
+            epochs=24,
+            optimiser=Muon(lr=0.02, weight_decay=0.05, adamw=AdamW(lr=2e-3, weight_decay=0.05)),
+            schedule=Cosine(warmup=0.05),
+            label_smoothing=0.1,
+            ema=0.998,
+            zero_init_outputs=True,
+        ),
+    )
+
+
+def cifar10_gaussian() -> RunConfig:
+    """CIFAR-10 by heads that look by position alone: a grid of 16 x 16 patches, nine heads in each of six layers.
+
+    Question 2(e) of the ETH sheet, after Cordonnier, Loukas and Jaggi, 2020, with a width of 48 instead of 400.
+    """
+    return RunConfig(
+        name="cifar10-gaussian",
+        data=Cifar10(augment=Augmentation(crop=4, flip=True)),
+        model=GaussianImageEncoderConfig(
+            n_classes=10,
+            image=(32, 32),
+            n_channels=3,
+            patch=(2, 2),
+            d_model=48,
+            n_layers=6,
+            heads=choices.GaussianHeads(n_heads=9),
+            feed_forward=choices.FeedForward(d_ff=96),
+            norm_order="pre",
+            dropout=0.0,
+        ),
+        training=TrainingConfig(
+            batch_size=100,
+            epochs=36,
+            optimiser=Muon(lr=0.02, weight_decay=0.02, adamw=AdamW(lr=3e-3, weight_decay=0.02), lr_factors=CENTRES),
+            schedule=Cosine(warmup=0.05),
+            label_smoothing=0.1,
+            ema=0.998,
+        ),
+    )
+
+
+def cifar10_resnet() -> RunConfig:
+    """A residual network of eight layers for CIFAR-10: the convolutions to compare with."""
+    return RunConfig(
+        name="cifar10-resnet",
+        data=Cifar10(augment=Augmentation(crop=4, flip=True)),
+        model=ResNetConfig(n_classes=10, n_channels=3, n_blocks=1, widths=(32, 64, 128)),
+        training=TrainingConfig(
+            batch_size=128,
+            epochs=30,
+            optimiser=Muon(lr=0.05, weight_decay=0.05, adamw=AdamW(lr=3e-3, weight_decay=0.0)),
+            schedule=WarmupStableDecay(warmup=0.05, decay=0.6),
+            label_smoothing=0.1,
+            ema=0.998,
+        ),
+    )
+
+
+def fashion_vit() -> RunConfig:
+    """A Vision Transformer for Fashion-MNIST: clothes of 28 x 28 pixels, in patches of 4 x 4."""
+    return RunConfig(
+        name="fashion-vit",
+        data=FashionMnist(),
+        model=VisionTransformerConfig(
+            n_classes=10,
+            image=(28, 28),
+            n_channels=1,
+            patch=(4, 4),
+            d_model=96,
+            n_layers=4,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=192),
+            pooling=choices.MeanPooling(),
+        ),
+        training=TrainingConfig(
+            batch_size=128,
+            epochs=20,
+            optimiser=Muon(lr=0.02, weight_decay=0.05, adamw=AdamW(lr=2e-3)),
+            label_smoothing=0.1,
+            ema=0.998,
+            zero_init_outputs=True,
+        ),
+    )
+
+
+def sst2_encoder() -> RunConfig:
+    """A small text encoder for SST-2, from scratch; counting words is the baseline beside it."""
+    return RunConfig(
+        name="sst2-encoder",
+        data=Sst2(tokenizer=Words(n_tokens=16_000), max_tokens=64),
+        model=EncoderConfig(
+            vocab=VOCAB_OF_DATA,
+            head=choices.ClassificationHead(n_classes=2, pooling=choices.MeanPooling()),
+            d_model=128,
+            n_layers=2,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=256),
+            norm_order="pre",
+            position=choices.LearnedPositions(max_tokens=64),
+            n_segments=0,
+            dropout=0.3,
+            attention_dropout=0.0,
+        ),
+        training=TrainingConfig(
+            batch_size=64,
+            epochs=4,
+            optimiser=AdamW(lr=7e-4, weight_decay=0.1),
+            ema=0.999,
+            batch_by_length=True,
+        ),
+    )
+
+
+def multi30k() -> RunConfig:
+    """An encoder-decoder that translates descriptions of photographs from English into German (Multi30k)."""
+    return RunConfig(
+        name="multi30k",
+        data=Multi30k(tokenizer=BytePairs(n_tokens=6000)),
+        model=EncoderDecoderConfig(
+            vocab=VOCAB_OF_DATA,
+            d_model=256,
+            n_encoder_layers=3,
+            n_decoder_layers=3,
+            heads=choices.Heads(n_heads=4),
+            feed_forward=choices.FeedForward(d_ff=512, activation="relu"),
+            norm_order="pre",
+            dropout=0.25,
+        ),
+        training=TrainingConfig(
+            batch_size=128,
+            epochs=20,
+            optimiser=Muon(lr=0.01, weight_decay=0.02, adamw=AdamW(lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0)),
+            schedule=WarmupStableDecay(warmup=0.05, decay=0.5),
+            label_smoothing=0.1,
+            ema=0.999,
+            batch_by_length=True,
+        ),
+    )
+
+
+def shakespeare_gpt() -> RunConfig:
+    """A GPT of 0.8 million parameters for tiny Shakespeare, as large as that of nanoGPT's recipe for a processor."""
+    return RunConfig(
+        name="shakespeare-gpt",
+        data=TinyShakespeare(n_context=128),
+        model=DecoderConfig(
+            vocab=VOCAB_OF_DATA,
+            d_model=128,
+            n_layers=4,
+            heads=choices.Heads(n_heads=4, bias=False),
+            feed_forward=choices.FeedForward(d_ff=512, activation="relu2", bias=False),
+            norm=choices.RMSNorm(),
+            position=choices.RotaryPositions(),
+            lm_head=choices.UntiedLMHead(),
+            dropout=0.0,
+            attention_dropout=0.0,
+        ),
+        training=TrainingConfig(
+            batch_size=16,
+            steps=1000,
+            evaluate_every=100,
+            optimiser=Muon(lr=0.02, adamw=AdamW(lr=5e-3, betas=(0.9, 0.95), weight_decay=0.0)),
+            schedule=WarmupStableDecay(warmup=0.02, decay=0.5),
+            zero_init_outputs=True,
+        ),
+    )

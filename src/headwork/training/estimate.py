@@ -1,0 +1,61 @@
+"""How long a run will take and how much memory, from one step of a copy of its model."""
+
+import copy
+import time
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
+from headwork.batches import Batch
+from headwork.seeds import unchanged_rng_states
+from headwork.tasks import Task
+from headwork.training.config import SGD
+from headwork.training.plan import Plan
+
+
+class Estimate(NamedTuple):
+    """Minutes of all steps and evaluations, and bytes of weights, optimiser, gradients and what a step keeps."""
+
+    minutes: float
+    n_bytes: int
+
+    def __str__(self) -> str:
+        """In a line for people.
+
+        >>> print(Estimate(minutes=12.34, n_bytes=3 * 2**28))
+        about 12 minutes, and 0.8 GB of memory beside the data
+        """
+        long = f"{self.minutes:.0f} minutes" if self.minutes >= 1.5 else f"{60 * self.minutes:.0f} seconds"
+        much = f"{self.n_bytes / 2**30:.1f} GB" if self.n_bytes >= 2**29 else f"{self.n_bytes / 2**20:.0f} MB"
+        return f"about {long}, and {much} of memory beside the data"
+
+
+@unchanged_rng_states()
+def estimate(model: nn.Module, task: Task, batch: Batch, n_valid: int, plan: Plan) -> Estimate:
+    """From the second of two steps forwards and backwards on a part of a batch; the model is left as it is.
+
+    An evaluation costs a third of a step for each example: it goes forwards only, and may be more where it translates.
+    """
+    training, trial = plan.training, copy.deepcopy(model).train()
+    seconds, kept = 0.0, dict[int, int]()
+
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if not isinstance(tensor, nn.Parameter):
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    for _ in range(2):
+        kept.clear()
+        begun = time.perf_counter()
+        with saved_tensors_hooks(count, lambda tensor: tensor):
+            loss = task.score(trial, batch)["loss"].total
+        assert isinstance(loss, Tensor)
+        loss.backward()  # type: ignore[no-untyped-call]
+        seconds = time.perf_counter() - begun
+    of_examples = seconds / len(batch[-1])
+    n_seen = plan.n_steps * training.batch_size / plan.n_processes + plan.n_evaluations * n_valid / 3
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in trial.parameters())
+    copies = 2 + (1 if isinstance(training.optimiser, SGD) else 2) + (training.ema is not None)
+    return Estimate(of_examples * n_seen / 60, copies * weights + sum(kept.values()))

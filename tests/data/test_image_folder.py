@@ -1,0 +1,153 @@
+"""Images of a user's own in folders by class: any size and mode, split, decoded at once or for each batch."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from headwork.data import Augmentation, ImageFolder, image_folder, read_image
+
+
+def draw(path: Path, seed: int, mode: str = "RGB", size: tuple[int, int] = (9, 7)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 256, (*size, 4), dtype=np.uint8)
+    Image.fromarray(pixels, "RGBA").convert(mode).save(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    modes = ["RGB", "L", "RGBA", "P", "1", "CMYK"]
+    for number in range(24):
+        mode = modes[number % len(modes)]
+        ending = "jpg" if mode == "CMYK" else "png"
+        draw(tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number}.{ending}", number, mode, (5 + number, 8))
+    return tmp_path / "photos"
+
+
+def test_a_folder_for_each_class(folder: Path) -> None:
+    data = ImageFolder(path=str(folder), size=(6, 8)).load()
+    assert [len(part) for part in (data.train, data.valid, data.test)] == [20, 2, 2]
+    assert data.task.labels == ("cat", "dog")
+    assert data.found == (
+        f"24 images in {folder}, of 5 x 8 to 28 x 8 pixels",
+        "2 classes: cat 12, dog 12",
+        "split: 20 train, 2 valid, 2 test (at random, seed 0, each class in the same share)",
+    )
+    batch = data.test.batch([0, 1])
+    assert batch.image.shape == (2, 3, 6, 8)
+    assert sorted(batch.label.tolist()) == [0, 1]
+
+
+def test_each_image_is_as_predict_reads_it(folder: Path) -> None:
+    data = ImageFolder(path=str(folder), size=(6, 8), n_channels=1).load()
+    found = {
+        tuple(image.flatten().tolist()): int(label)
+        for part in (data.train, data.valid, data.test)
+        for image, label in zip(*part.batch(range(len(part))), strict=True)
+    }
+    for label, name in enumerate(("cat", "dog")):
+        for path in (folder / name).iterdir():
+            assert found[tuple(read_image(path, (6, 8), 1).flatten().tolist())] == label
+
+
+def test_decoded_for_each_batch_they_are_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ImageFolder(path=str(folder), size=(6, 8), augment=Augmentation(crop=1, flip=True))
+    at_once = config.load(seed=3)
+    monkeypatch.setattr(image_folder, "IN_MEMORY", 100)
+    each = config.load(seed=3)
+    assert isinstance(each.train.images, image_folder.ImageFiles)
+    assert each.digest == at_once.digest
+    for epoch in (None, 2):
+        one, other = (data.train.batch([7, 0, 3], epoch) for data in (at_once, each))
+        assert torch.equal(one.image, other.image)
+        assert torch.equal(one.label, other.label)
+    assert not torch.equal(each.train.batch([7], 2).image, each.train.batch([7]).image)
+
+
+def test_parts_as_folders(tmp_path: Path) -> None:
+    for part, n in (("train", 8), ("val", 3), ("test", 4)):
+        for number in range(n):
+            for name in ("a", "b"):
+                draw(tmp_path / part / name / f"{part}{number}{name}.png", hash((part, number, name)) % 2**32)
+    data = ImageFolder(path=str(tmp_path), size=(4, 4)).load()
+    assert [len(part) for part in (data.train, data.valid, data.test)] == [16, 6, 8]
+    assert data.found[-1] == "split: 16 train, 6 valid, 8 test (as the files say)"
+
+
+def test_copies_are_on_one_side_and_other_files_are_said(folder: Path) -> None:
+    for number in range(8):
+        for copy in "xyz":
+            (folder / "dog" / f"{number}{copy}.png").write_bytes((folder / "dog" / "1.png").read_bytes())
+    (folder / "dog" / "notes.txt").write_text("mine")
+    data = ImageFolder(path=str(folder), size=(6, 8)).load()
+    assert "duplicates: 24 of 48 images are there again; all on one side of the split" in data.found
+    assert f"skipped: 1 files that are no images, the first at {folder / 'dog' / 'notes.txt'}" in data.found
+    parts = [
+        {image.numpy().tobytes() for image in p.batch(range(len(p))).image} for p in (data.train, data.valid, data.test)
+    ]
+    assert not parts[0] & parts[1]
+    assert not parts[0] & parts[2]
+
+
+def test_a_photo_that_lies_on_its_side(tmp_path: Path) -> None:
+    image = Image.new("RGB", (8, 4))
+    image.putpixel((0, 0), (255, 255, 255))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the top of the picture is at the right
+    image.save(tmp_path / "photo.png", exif=exif)
+    read = read_image(tmp_path / "photo.png", (8, 4), 1)
+    assert read[0, 0, 0, 3] == 1
+    assert read.sum() == 1
+
+
+def broken(path: Path) -> None:
+    draw(path, 0, size=(90, 90))
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def animated(path: Path) -> None:
+    frames = [Image.new("L", (4, 4), colour) for colour in (0, 255)]
+    frames[0].save(path.with_suffix(".gif"), save_all=True, append_images=frames[1:])
+
+
+def thirty_two_bits(path: Path) -> None:
+    Image.fromarray(np.full((4, 4), 40_000, dtype=np.int32)).save(path.with_suffix(".tif"))
+
+
+def huge(path: Path) -> None:
+    Image.new("1", (20_000, 10_000)).save(path)
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (broken, r"image must be a picture that can be read, got .*0bad.png \("),
+        (animated, r"image must be one picture, got .*0bad.gif with 2 frames"),
+        (thirty_two_bits, r"got .*0bad.tif \(the pixels must have 8 or 16 bits, or .* got mode I with values"),
+        (huge, r"(image must have at most 100,000,000 pixels, got .*0bad.png with 10,000 x 20,000|exceeds limit)"),
+        (lambda path: path.write_text("no image"), r"image must be a picture that can be read, got .*0bad.png"),
+        (lambda path: path.write_bytes(b""), r"image must be a picture that can be read, got .*0bad.png"),
+    ],
+)
+def test_images_that_cannot_be_used(folder: Path, spoil, message: str) -> None:
+    spoil(folder / "cat" / "0bad.png")
+    with pytest.raises(ValueError, match=message):
+        ImageFolder(path=str(folder), size=(6, 8)).load()
+
+
+def test_wrong_folders(folder: Path, tmp_path: Path) -> None:
+    (folder / "bird").mkdir()
+    with pytest.raises(ValueError, match=r"every class must have images \(.bmp, .* got none in .*bird"):
+        ImageFolder(path=str(folder), size=(6, 8)).load()
+    with pytest.raises(ValueError, match=r"got no folder in .*dog"):
+        ImageFolder(path=str(folder / "dog"), size=(6, 8)).load()
+    with pytest.raises(ValueError, match=r"data must be a folder .*, got the file .*1.png"):
+        ImageFolder(path=str(folder / "dog" / "1.png"), size=(6, 8)).load()
+    draw(tmp_path / "one" / "only" / "a.png", 1)
+    with pytest.raises(ValueError, match=r"there must be two classes or more, got only 'only' in .*one"):
+        ImageFolder(path=str(tmp_path / "one"), size=(6, 8)).load()
+    with pytest.raises(ValueError, match=r"n_channels must be one of 1, 3, got '2'"):
+        ImageFolder(path=".", size=(6, 8), n_channels=2)

@@ -1,0 +1,120 @@
+"""Texts of a user's own: a file, a folder of files, and one that is larger than memory."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwork.data import BytePairs, Characters, TextFile, Tokenizer, bundled_text
+from headwork.data.bundled_text import read_pieces
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.text(st.sampled_from("ab é€\n\t.'\r\N{GRINNING FACE}"), max_size=400),
+    size=st.integers(1, 50),
+)
+def test_the_pieces_are_the_text_and_their_tokens_are_its_tokens(tmp_path_factory, text: str, size: int) -> None:
+    path = tmp_path_factory.mktemp("text") / "own.txt"
+    path.write_bytes(text.encode())
+    pieces = list(read_pieces(path, size))
+    whole = text.replace("\r\n", "\n")
+    assert "".join(pieces) == whole
+    if all(piece.endswith("\n") for piece in pieces[:-1]):  # else there was no place to cut
+        tokenizer = Tokenizer.byte_pairs([whole * 3], 270)
+        assert [i for piece in pieces for i in tokenizer.encode(piece)] == tokenizer.encode(whole)
+
+
+@pytest.mark.parametrize("tokenizer", [Characters(), BytePairs(n_tokens=280)])
+def test_tokens_in_a_file_are_those_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer) -> None:
+    path = tmp_path / "own.txt"
+    path.write_text("".join(f"To be {i}, or not to be\nthat is the question {i * i}\n\n" for i in range(900)))
+    config = TextFile(path=str(path), tokenizer=tokenizer, n_context=16)
+    wanted = config.load(seed=2)
+    monkeypatch.setenv("HEADWORK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(bundled_text, "IN_MEMORY", 1000)
+    monkeypatch.setattr(read_pieces, "__defaults__", (3000,))
+    for _ in range(2):  # written, and found again
+        found = config.load(seed=2)
+        assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 3
+        for part in ("train", "valid", "test"):
+            ours, theirs = getattr(wanted, part), getattr(found, part)
+            assert len(ours) == len(theirs)
+            for epoch in (None, 1):
+                for one, other in zip(ours.batch([0, 2, 5], epoch), theirs.batch([0, 2, 5], epoch), strict=True):
+                    assert torch.equal(one, other)
+    path.write_text(path.read_text().replace("question", "answer"))
+    config.load()
+    assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 6
+
+
+def test_a_folder_of_texts(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "b.txt").write_text("second " * 300)
+    (tmp_path / "a.md").write_text("first " * 300)
+    (tmp_path / "deep" / "c.txt").write_text("third " * 300)
+    (tmp_path / "no.py").write_text("not this")
+    config = TextFile(path=str(tmp_path), n_context=8)
+    assert "".join(config.pieces()) == "\n".join(["first " * 300, "second " * 300, "third " * 300])
+    assert config.load().found[0] == "5,702 characters in 3 files, 17 different tokens"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"fine\nalso\ngr\xfc\xdfe\n" * 99, r"text must be UTF-8, got .*own.txt with the byte 0xfc in line 3"),
+        (b"fine\n\xe2\x82", r"text must be UTF-8, got .*own.txt with the byte 0xe2 in line 2"),
+        (b" \n\n", r"text must not be empty, got .*own.txt"),
+        (b"short", r"n_context must be less than the tokens of each part"),
+    ],
+)
+def test_wrong_texts(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "own.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        TextFile(path=str(tmp_path / "own.txt")).load()
+
+
+def test_wrong_folders(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("no")
+    with pytest.raises(ValueError, match=r"a folder with files such as .txt, .md, got"):
+        TextFile(path=str(tmp_path)).load()
+    with pytest.raises(ValueError, match=r"text must be a file or folder that exists, got .*none.txt"):
+        TextFile(path=str(tmp_path / "none.txt")).load()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+def test_a_text_four_times_as_large_as_the_memory_it_may_use(tmp_path: Path) -> None:
+    """What the process may allocate beside what it has after its imports is a quarter of the file."""
+    path, n_bytes = tmp_path / "own.txt", 2**26
+    line = "To be, or not to be, that is the question whether tis nobler in the mind to suffer\n"
+    with path.open("w") as file:
+        for _ in range(n_bytes // len(line)):
+            file.write(line)
+    program = f"""
+        import resource, torch
+        torch.set_num_threads(1)
+        from headwork.data import TextFile, bundled_text
+        TextFile(path=__file__, n_context=4).load()  # the tokenizer starts its threads
+        bundled_text.IN_MEMORY = 2**20
+        used = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) * 1024
+        resource.setrlimit(resource.RLIMIT_DATA, (used + {n_bytes // 4},) * 2)
+        data = TextFile(path={str(path)!r}, n_context=64).load()
+        assert len(data.train.ids) > 0.89 * {n_bytes}, len(data.train.ids)
+        print(data.tokenizer.decode(data.train.batch([0, 9]).ids[0].tolist()))
+        try:
+            torch.zeros({n_bytes}, dtype=torch.uint8)
+        except RuntimeError:
+            print("the limit holds")
+    """
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent(program) + "#" * 999)
+    environment = {"HEADWORK_CACHE": str(tmp_path / "cache"), "PYTHONPATH": ":".join(sys.path), "MALLOC_ARENA_MAX": "1"}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    assert done.stderr == ""
+    assert done.stdout == line[:64] + "\nthe limit holds\n"

@@ -1,0 +1,207 @@
+"""Tables of a user's own: the same rows in every format, the columns by name, the split, and what is wrong said."""
+
+import csv
+import json
+from pathlib import Path
+
+import huggingface_hub
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwork.data import BytePairs, TextTable
+from headwork.data.splitting import HeldOut, share_out
+from headwork.data.table_files import read_rows
+
+ROWS = [{"text": f'text {i}, "word{i % 7}" and\tmore', "label": ["no", "yes"][i % 2]} for i in range(40)]
+
+
+def write(path: Path, rows: list[dict[str, object]] = ROWS) -> Path:
+    columns = list(rows[0])
+    match path.suffix:
+        case ".csv":
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, columns)
+                writer.writeheader()
+                writer.writerows(rows)
+        case ".tsv":
+            lines = ["\t".join(str(row[name]).replace("\t", " ") for name in columns) for row in rows]
+            path.write_text("\n".join(["\t".join(columns), *lines]) + "\n", encoding="utf-8")
+        case ".jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        case ".parquet":
+            pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_the_same_rows_in_every_format(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / f"own.{ending}")
+    wanted = [{**row, "text": row["text"].replace("\t", " ")} for row in ROWS] if ending == "tsv" else ROWS
+    assert [row.values for row in read_rows(path)] == wanted
+    data = TextTable(path=str(path), valid_share=0.2, test_share=0.1).load()
+    assert [len(part) for part in (data.train, data.valid, data.test)] == [28, 8, 4]
+    assert data.task.labels == ("no", "yes")
+    assert data.found[0] == f"40 texts in {path} (text in 'text', label in 'label')"
+    assert "2 classes: no 20, yes 20" in data.found
+    assert "split: 28 train, 8 valid, 4 test (at random, seed 0, each class in the same share)" in data.found
+
+
+def test_csv_is_read_as_the_standard_library_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "quoted.csv"
+    path.write_text('text,label\n"two\nlines, ""quoted""",1\n\nplain,0\n', encoding="utf-8")
+    with path.open(newline="", encoding="utf-8") as file:
+        wanted = list(csv.DictReader(file))
+    assert [row.values for row in read_rows(path)] == wanted
+    assert [row.place for row in read_rows(path)] == [f"{path}, line 3", f"{path}, line 5"]
+
+
+def test_columns_are_found_by_name_or_said(tmp_path: Path) -> None:
+    rows = [{"id": i, "Review": f"words {i}", "note": f"n{i}", "stars": i % 3} for i in range(60)]
+    path = str(write(tmp_path / "own.csv", rows))
+    found, said = TextTable(path=path).read(), TextTable(path=path, text="note", label="stars").read()
+    assert found.texts[5] == "words 5"
+    assert said.texts[5] == "n5"
+    assert found.names == ("0", "1", "2")
+    assert found.labels == [i % 3 for i in range(60)]
+
+
+def test_parts_that_files_name_are_kept_and_missing_ones_split_off(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", ROWS[:30])
+    write(tmp_path / "test.csv", ROWS[30:])
+    data = TextTable(path=str(tmp_path), valid_share=0.2, tokenizer=BytePairs(n_tokens=300)).load()
+    assert [len(part) for part in (data.train, data.valid, data.test)] == [24, 6, 10]
+    texts = {data.tokenizer.decode(data.test.batch([i]).ids[0].tolist()) for i in range(10)}
+    assert all(any(f"text {i}," in text for text in texts) for i in range(30, 40))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    labels=st.lists(st.integers(0, 2), min_size=40, max_size=90),
+    copies=st.lists(st.integers(0, 39), max_size=30),
+    seed=st.integers(0, 99),
+)
+def test_a_split_has_everything_once_and_duplicates_on_one_side(labels, copies, seed) -> None:
+    labels = [0, 1, 2] * 4 + labels
+    keys = [*range(len(labels)), *copies]
+    labels += [labels[i] for i in copies]
+    split = share_out(labels, keys, [None] * len(keys), HeldOut(0.1, 0.2), seed)
+    assert sorted(i for part in split for i in part) == list(range(len(keys)))
+    sides = [{keys[i] for i in part} for part in split]
+    assert not sides[0] & sides[1]
+    assert not sides[0] & sides[2]
+    assert not sides[1] & sides[2]
+    assert split == share_out(labels, keys, [None] * len(keys), HeldOut(0.1, 0.2), seed)
+
+
+def test_duplicates_empty_texts_and_lengths_are_said(tmp_path: Path) -> None:
+    rows = [*ROWS, {"text": ROWS[0]["text"].upper(), "label": "yes"}, {"text": "", "label": "no"}]
+    rows += [{"text": "long " * 50, "label": "no"}]
+    path = write(tmp_path / "own.csv", rows)
+    data = TextTable(path=str(path), max_tokens=20).load()
+    assert f"skipped: 1 empty texts, the first at {path}, line 43" in data.found
+    words = "duplicates: 1 of 42 texts is there again, 1 with another label; all on one side of the split"
+    assert words in data.found
+    assert "texts have 9 tokens (median), 51 at most; 1 longer than 20 is cut" in data.found
+
+
+def test_what_changed_has_another_digest(tmp_path: Path) -> None:
+    path = write(tmp_path / "own.csv")
+    before = TextTable(path=str(path)).load().digest
+    assert TextTable(path=str(path)).load().digest == before
+    path.write_text(path.read_text().replace("word3", "word4"))
+    assert TextTable(path=str(path)).load().digest != before
+
+
+def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote, asked = tmp_path / "snapshot", []
+    (remote / "data").mkdir(parents=True)
+    names = {"info": {"features": {"label": {"names": ["against", "for"], "_type": "ClassLabel"}}}}
+    for part, rows in (("train", range(30)), ("validation", range(30, 36)), ("test", range(36, 44))):
+        table = pa.table({"sentence": [f"word {i} here" for i in rows], "label": [i % 2 for i in rows]})
+        table = table.replace_schema_metadata({"huggingface": json.dumps(names)})
+        pq.write_table(table, remote / "data" / f"{part}-00000-of-00001.parquet")
+
+    def fetch(name: str, *, repo_type: str, allow_patterns: list[str]) -> str:
+        asked.append((name, repo_type, "*.parquet" in allow_patterns))
+        return str(remote)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    monkeypatch.chdir(tmp_path)
+    data = TextTable(path="owner/opinions").load()
+    assert asked == [("owner/opinions", "dataset", True)]
+    assert data.task.labels == ("against", "for")
+    assert [len(part) for part in (data.train, data.valid, data.test)] == [30, 6, 8]
+    assert torch.equal(data.test.batch(range(8)).label, torch.tensor([0, 1] * 4))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("review,verdict\na,b\n", r"text must name a column, got 'words'; there are 'review', 'verdict' in .*own.csv"),
+        ("words,x\na,b\n", "label must be given, since no column is called label or class or category or sentiment"),
+        ("words,label\na,1\nb,\n", "label must not be missing, got '' in the column 'label' of .*own.csv, line 3"),
+        ("words,label\na,1\nb,nan\n", "label must not be missing, got 'nan' in the column 'label' of .*line 3"),
+        ("words,label\na,1\nb,1\n", "there must be two classes or more, got only '1' in the column label of .*own.csv"),
+        ("words,label\na,1\nb\n", "every row must have 2 columns, as the first line of .* has, got 1 in line 3"),
+        ("", "a table must have a first line with the names of its columns, got the empty .*own.csv"),
+        ("words,label\n", "data must have rows with a text and a label, got none in .*own.csv"),
+        ("words,label\na,1\nb,0\n", "there must be 3 or more different examples of each of the 2 classes"),
+        ('words,label\n"a,1\nb,0\n', "own.csv must be a CSV file, got one that cannot be read"),
+        ("words,words\na,1\n", "the columns of .* must have different names, got words, words"),
+        ("words,label\n" + "".join(f"t{i},{i}\n" for i in range(50)), "got 50 classes for 50 in the column label"),
+        ("words,label\na,1\n" + "b,1\n" * 9 + "c,0\n" * 9, "there must be 3 or more different examples of each"),
+    ],
+)
+def test_wrong_tables(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        TextTable(path=str(path), text="words").load()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("own.jsonl", b'{"text": "a", "label": NaN}\n', "label must not be missing, got nan in the column 'label'"),
+        ("own.jsonl", b'{"text": "a", "label": 1.5}\n', "label must be a name or a whole number, got 1.5"),
+        ("own.jsonl", b'{"text": "a", "label": [1]}\n', r"label must be a name or a whole number, got \[1\]"),
+        ("own.jsonl", b'{"text": 3, "label": 1}\n', "text must be a column of texts, got 3"),
+        ("own.jsonl", b"[1, 2]\n", r"every line must be a JSON object, got '\[1, 2\]' in line 1 of .*own.jsonl"),
+        ("own.jsonl", b'{"text": \n', "every line must be JSON, got line 1 of .*own.jsonl"),
+        ("own.csv", b"text,label\nfine,1\ncaf\xe9,0\n", "text must be UTF-8, got the byte 0xe9 in line 3 of .*own.csv"),
+        ("own.parquet", b"no parquet", "data must be a Parquet file that can be read, got .*own.parquet"),
+        ("own.png", b"\x89PNG", "a table must end in one of .csv, .tsv, .jsonl, .* got .png in"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        TextTable(path=str(path)).load()
+
+
+def test_wrong_folders(tmp_path: Path) -> None:
+    write(tmp_path / "own.csv")
+    with pytest.raises(
+        ValueError, match=r"data must be a file or folder that exists, got .*own.cvs; did you mean 'own"
+    ):
+        TextTable(path=str(tmp_path / "own.cvs")).load()
+    write(tmp_path / "train.csv")
+    with pytest.raises(ValueError, match=r"all files of .* must name a part .* got train.csv beside own.csv"):
+        TextTable(path=str(tmp_path)).load()
+    (tmp_path / "own.csv").unlink()
+    (tmp_path / "train.csv").rename(tmp_path / "test.csv")
+    with pytest.raises(ValueError, match=r"must have a part to train on, got test only"):
+        TextTable(path=str(tmp_path)).load()
+    (tmp_path / "test.csv").unlink()
+    with pytest.raises(ValueError, match=r"data must be a folder with files such as .csv"):
+        TextTable(path=str(tmp_path)).load()
+
+
+def test_what_counting_words_reaches(tmp_path: Path) -> None:
+    rows = [{"text": f"{'good' if i % 2 else 'bad'} film number{i}", "label": i % 2} for i in range(100)]
+    assert TextTable(path=str(write(tmp_path / "own.csv", rows))).bag_of_words_accuracy() == 1.0

@@ -1,0 +1,117 @@
+"""Translations of a user's own: two files, a table, a folder; and where two files part."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headwork.data import Characters, TextPairs
+
+PAIRS = [(f"a dog {i}", f"ein Hund {i}") for i in range(40)]
+
+
+def decoded(data, part, side):
+    examples = getattr(data, part)
+    rows = getattr(examples.batch(range(len(examples))), side)
+    return [data.tokenizer.decode(row.tolist()) for row in rows]
+
+
+def everything(data):
+    return sorted(
+        pair
+        for part in ("train", "valid", "test")
+        for pair in zip(*(decoded(data, part, s) for s in ("source", "target")), strict=True)
+    )
+
+
+def two_files(folder: Path, name: str = "all", pairs=PAIRS) -> tuple[Path, Path]:
+    paths = folder / f"{name}.en", folder / f"{name}.de"
+    for side, path in enumerate(paths):
+        path.write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+    return paths
+
+
+def test_two_files_tables_and_a_folder_are_the_same_pairs(tmp_path: Path) -> None:
+    english, german = two_files(tmp_path)
+    tsv, csv, jsonl = (tmp_path / f"own.{ending}" for ending in ("tsv", "csv", "jsonl"))
+    tsv.write_text("".join(f"{one}\t{other}\n" for one, other in PAIRS))
+    csv.write_text("id,tgt,src\n" + "".join(f"7,{other},{one}\n" for one, other in PAIRS))
+    jsonl.write_text("".join(json.dumps({"translation": {"en": one, "de": other}}) + "\n" for one, other in PAIRS))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    two_files(folder)
+    for config in (
+        TextPairs(path=str(english), target_path=str(german), tokenizer=Characters()),
+        TextPairs(path=str(tsv), tokenizer=Characters()),
+        TextPairs(path=str(csv), tokenizer=Characters()),
+        TextPairs(path=str(jsonl), source="en", target="de", tokenizer=Characters()),
+        TextPairs(path=str(folder), source="en", target="de", tokenizer=Characters()),
+    ):
+        data = config.load()
+        assert everything(data) == sorted(PAIRS), config
+        assert [len(part) for part in (data.train, data.valid, data.test)] == [36, 2, 2]
+        assert any("40 pairs" in line for line in data.found)
+
+
+def test_parts_by_name(tmp_path: Path) -> None:
+    for name, start, end in (("train", 0, 30), ("val", 30, 33), ("test_2016_flickr", 33, 40)):
+        two_files(tmp_path, name, PAIRS[start:end])
+    data = TextPairs(path=str(tmp_path), source="de", target="en", tokenizer=Characters()).load()
+    assert decoded(data, "test", "source") == [german for _, german in PAIRS[33:]]
+    assert "split: 30 train, 3 valid, 7 test (as the files say)" in data.found
+
+
+def test_empty_and_long_pairs_are_said(tmp_path: Path) -> None:
+    pairs = [*PAIRS, ("", ""), ("x" * 300, "y")]
+    english, german = two_files(tmp_path, pairs=pairs)
+    config = TextPairs(path=str(english), target_path=str(german), tokenizer=Characters(), max_tokens=60, split_seed=1)
+    found = config.load().found
+    assert f"skipped: 1 pairs that are empty on both sides, the first at {english}, line 41" in found
+    assert f"skipped: 1 pairs of more than 60 tokens, the first at {english}, line 42" in found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda e, g: g.write_text("one\ntwo\n"),
+            r"as many lines as each other, got 2 in .*all.de, and more in .*all.en",
+        ),
+        (lambda e, g: e.write_text("one\n"), r"got 1 in .*all.en, and more in .*all.de: its line 2 is 'ein Hund 1'"),
+        (lambda e, g: e.write_text("\n" + e.read_text()[8:]), r"got an empty source in .*all.en, line 1"),
+        (
+            lambda e, g: g.write_bytes(b"gr\xfc\xdf\n" * 40),
+            r"text must be UTF-8, got the byte 0xfc in line 1 of .*all.de",
+        ),
+        (lambda e, g: g.unlink(), r"target_path must be a file or folder that exists, got .*all.de"),
+        (lambda e, g: (e.write_text(""), g.write_text("")), r"data must have pairs of texts, got none in .*all.en"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, change, message: str) -> None:
+    english, german = two_files(tmp_path)
+    change(english, german)
+    with pytest.raises(ValueError, match=message):
+        TextPairs(path=str(english), target_path=str(german), tokenizer=Characters()).load()
+
+
+def test_wrong_folders(tmp_path: Path) -> None:
+    english, german = two_files(tmp_path)
+    with pytest.raises(ValueError, match=r"source and target must say the endings of the files .* there are .de, .en"):
+        TextPairs(path=str(tmp_path)).load()
+    with pytest.raises(ValueError, match=r"must have files that end in .fr; there are .de, .en"):
+        TextPairs(path=str(tmp_path), source="en", target="fr").load()
+    german.rename(tmp_path / "other.de")
+    with pytest.raises(ValueError, match=r"all.en must have its translation beside it, got no all.de"):
+        TextPairs(path=str(tmp_path), source="en", target="de").load()
+    with pytest.raises(ValueError, match=r"data must be a table .* for a translator, got .*all.en"):
+        TextPairs(path=str(english)).load()
+    (tmp_path / "one.tsv").write_text("only\n")
+    with pytest.raises(ValueError, match="a table of translations must have two columns, got one"):
+        TextPairs(path=str(tmp_path / "one.tsv")).load()
+
+
+def test_the_longest_of_valid_and_test_must_fit(tmp_path: Path) -> None:
+    for name, pairs in (("train", PAIRS), ("dev", PAIRS[:3]), ("test", [("x" * 300, "y")])):
+        two_files(tmp_path, name, pairs)
+    with pytest.raises(ValueError, match=r"got 60 and 300 in .*test.en, line 1"):
+        TextPairs(path=str(tmp_path), source="en", target="de", tokenizer=Characters(), max_tokens=60).load()
