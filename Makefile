@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow test-all test-oldest lint bench checkpoints docs lab seeds torture clean
+.PHONY: demo test test-slow test-all test-oldest lint bench checkpoints docs lab seeds torture kill-matrix clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headwork needs Python 3.11 or newer; say make PYTHON=python3.11")'
@@ -69,9 +69,16 @@ lab: .venv/installed
 seeds: .venv/installed
 	$(BIN)/headwork lab --all --seeds 20 --out out/seeds
 
-# 200 kills, 64 ways to stop and go on, 600 damaged checkpoints, flipped bits, malformed files and links: long.
+# Every known mistake in every style of program, and the right programs: hours; the log is kept.
+kill-matrix: .venv/installed
+	mkdir -p out
+	$(BIN)/python -m benchmarks.kill_matrix | tee out/kill-matrix.txt
+
+# 200 kills, 64 ways to stop and go on, 600 damaged checkpoints, flipped bits, malformed files and links, numbers at their
+# ends, wrong commands and calls: long.
 torture: .venv/installed
 	$(BIN)/python -m benchmarks.torture
 	$(BIN)/python -m benchmarks.torture_folders
 	$(BIN)/python -m benchmarks.torture_numbers
+	$(BIN)/python -m benchmarks.torture_hub
 	$(BIN)/python -m benchmarks.torture_input

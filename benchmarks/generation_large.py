@@ -178,9 +178,7 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     print(f"{platform.machine()}, {options.threads} threads, torch {torch.__version__}, {options.clock} time,")
     print(f"transformers {transformers.__version__}, best of {options.turns} turns")
-    print(
-        f"load of the machine {os.getloadavg()[0]:.1f}, {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB"
-    )
+    print(f"load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     for part in (generation, encoders):
         if options.only in (None, part.__name__):
             with tempfile.TemporaryDirectory() as folder:

@@ -133,19 +133,20 @@ def flip_all(root: Path, n_flips: int) -> dict[str, Row]:
         for path in sorted({path.relative_to(folder) for path in read if path.is_file()}):
             count: Counter[str] = Counter(tried=0, refused=0, same=0, failed=0)
             whole = (folder / path).read_bytes()
+            names = [str(other) for other in folder.rglob("*") if other.samefile(folder / path)]  # links to the best
             for _ in range(n_flips):
                 bit = chance.randrange(8 * len(whole))
                 changed = whole[bit // 8] ^ 1 << bit % 8
                 (folder / path).write_bytes(whole[: bit // 8] + bytes([changed]) + whole[bit // 8 + 1 :])
                 try:
-                    became = "same" if meaning(folder) == true else "failed"
+                    became, said = "same" if meaning(folder) == true else "failed", "another meaning"
                 except (DamagedError, ValueError) as error:
-                    became = "refused" if str(folder) in str(error) else "failed"
-                except Exception:  # a traceback
-                    became = "failed"
+                    became, said = "refused" if any(name in str(error) for name in names) else "failed", str(error)
+                except Exception as error:
+                    became, said = "failed", f"a traceback: {type(error).__name__}: {error}"
                 count.update({"tried": 1, became: 1})
                 if became == "failed":
-                    print(f"{path}, bit {bit}", file=sys.stderr)
+                    print(f"{path}, bit {bit}: {said}", file=sys.stderr)
             (folder / path).write_bytes(whole)
             rows[f"{kind}: {path}"] = dict(count)
         assert meaning(folder) == true

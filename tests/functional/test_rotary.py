@@ -1,6 +1,7 @@
 """Rotary positions against loops, Llama (halves) and GPT-J (interleaved), and the law they exist for."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,11 @@ from transformers import LlamaConfig
 from transformers.models.gptj import modeling_gptj
 from transformers.models.llama import modeling_llama
 
+from headwork import choices
 from headwork.functional import rotary_angles, rotate
+from headwork.layers import RotaryPositions
+
+from ..models.parity.comparing import NothingBelowFloat64
 
 BATCH, HEAD, TOKEN, D_HEAD = 2, 3, 5, 14
 
@@ -170,3 +175,99 @@ def test_places_survive_a_coarse_default_dtype():
         assert torch.equal(rotary_angles(torch.arange(2000), D_HEAD), precise)
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+YARN = {"factor": 4.0, "original_max_position_embeddings": 64}
+SCALINGS: dict[str, tuple[choices.RotaryScaling, dict[str, Any]]] = {
+    "linear": (choices.LinearScaling(factor=3.0), {"rope_type": "linear", "factor": 3.0}),
+    "llama3": (choices.Llama3Scaling(factor=8.0, original_max_tokens=64), {"rope_type": "llama3", **LLAMA3}),
+    "yarn": (choices.YarnScaling(factor=4.0, original_max_tokens=64), {"rope_type": "yarn", **YARN}),
+    "yarn-fine": (
+        choices.YarnScaling(
+            factor=4.0, original_max_tokens=64, fast=16.0, slow=2.0, attention_factor=1.5, whole_pairs=False
+        ),
+        {"rope_type": "yarn", **YARN, "beta_fast": 16, "beta_slow": 2, "attention_factor": 1.5, "truncate": False},
+    ),
+}
+
+
+def by_transformers(rope: dict[str, Any], x: torch.Tensor, places: torch.Tensor, fraction: float) -> torch.Tensor:
+    """Queries rotated as Llama does it, whose tables are float32 of themselves."""
+    rope = {"rope_theta": 50.0, "partial_rotary_factor": fraction, **rope}
+    config = LlamaConfig(head_dim=x.shape[-1], rope_parameters=rope, max_position_embeddings=16)
+    with NothingBelowFloat64():
+        cos, sin = modeling_llama.LlamaRotaryEmbedding(config)(x, places)
+    turned = cos.shape[-1]
+    rotated, _ = modeling_llama.apply_rotary_pos_emb(x[..., :turned], x[..., :turned], cos, sin)
+    return torch.cat([rotated, x[..., turned:]], dim=-1)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("name", SCALINGS)
+@pytest.mark.parametrize("fraction", [1.0, 0.6])
+def test_scaled_frequencies_equal_those_of_transformers(name: str, fraction: float) -> None:
+    choice, theirs = SCALINGS[name]
+    x, places = random_heads(), torch.tensor([[0, 1, 7, 100, 1000]])
+    rotation = RotaryPositions(D_HEAD, base=50.0, scaling=choice, fraction=fraction).rotation(places)
+    torch.testing.assert_close(rotation.rotate(x), by_transformers(theirs, x, places, fraction), rtol=0, atol=1e-9)
+
+
+@pytest.mark.usefixtures("float64")
+def test_ntk_is_the_dynamic_scaling_of_transformers_at_one_length() -> None:
+    """There the factor is that of the length: s n / n_max - (s - 1)."""
+    x, places = random_heads(), torch.tensor([[0, 1, 7, 20, 39]])
+    expected = by_transformers({"rope_type": "dynamic", "factor": 3.0}, x, places, 1.0)
+    scaling = choices.NTKScaling(factor=3.0 * 40 / 16 - 2)
+    rotation = RotaryPositions(D_HEAD, base=50.0, scaling=scaling).rotation(places)
+    torch.testing.assert_close(rotation.rotate(x), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("scaling", [choice for choice, _ in SCALINGS.values()], ids=list(SCALINGS))
+def test_a_scaled_product_knows_the_distance_only(scaling: choices.RotaryScaling) -> None:
+    q, k = torch.randn(2, 1, 1, 1, D_HEAD, dtype=torch.float64)
+    positions = RotaryPositions(D_HEAD, scaling=scaling, fraction=0.6)
+
+    def product(at_q: int, at_k: int) -> float:
+        turned = [positions.rotation(torch.tensor([[at]])).rotate(t) for at, t in ((at_q, q), (at_k, k))]
+        return (turned[0] * turned[1]).sum().item()
+
+    assert product(3, 11) == pytest.approx(product(903, 911), abs=1e-9)
+    assert product(3, 11) != pytest.approx(product(3, 12), abs=1e-3)
+
+
+def test_a_factor_of_one_scales_nothing() -> None:
+    x, places = random_heads(), torch.arange(TOKEN)[None]
+    plain = RotaryPositions(D_HEAD).rotation(places).rotate(x)
+    for scaling in (
+        choices.LinearScaling(factor=1.0),
+        choices.NTKScaling(factor=1.0),
+        choices.Llama3Scaling(factor=1.0, original_max_tokens=8),
+        choices.YarnScaling(factor=1.0, original_max_tokens=8),
+    ):
+        torch.testing.assert_close(RotaryPositions(D_HEAD, scaling=scaling).rotation(places).rotate(x), plain)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: RotaryPositions(D_HEAD, fraction=0.5), "fraction must leave an even number .* got fraction=0.5 of"),
+        (lambda: RotaryPositions(D_HEAD, fraction=0.1), "fraction must leave an even number"),
+        (lambda: choices.RotaryPositions(fraction=1.5), r"fraction must lie in \(0, 1\], got 1.5"),
+        (lambda: choices.LinearScaling(factor=0.0), "factor must be more than 0"),
+        (lambda: choices.Llama3Scaling(factor=8.0, original_max_tokens=64, low=4.0), "low must be less than high"),
+        (lambda: RotaryPositions(D_HEAD, max_tokens=0), "max_tokens must be 1 or more, got 0"),
+        (lambda: RotaryPositions(2, scaling=choices.NTKScaling(factor=2.0)).rotation(torch.ones(1, 1).long()), "4 or"),
+    ],
+)
+def test_rotations_that_cannot_be(make: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_positions_come_to_an_end() -> None:
+    positions = RotaryPositions(D_HEAD, max_tokens=5)
+    assert positions.vectors(torch.arange(5)[None], 5) is None
+    with pytest.raises(ValueError, match="must not be longer than the 5 positions that the model was made for, got 6"):
+        positions.vectors(torch.arange(6)[None], 6)
+    assert positions.vectors(torch.tensor([[0, 0, 0, 1, 2, 3]]), 6) is None  # padding has no position

@@ -46,6 +46,15 @@ LLAMA = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
 }
 QWEN2 = LLAMA | {"hidden_size": 24}
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 6}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 8.0,
+    "original_max_position_embeddings": 16,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
 T5 = {
     "vocab_size": 37,
     "d_model": 23,
@@ -72,6 +81,42 @@ MARIAN = {
     "eos_token_id": 0,
     "decoder_start_token_id": 36,
 }
+GROUPED = LLAMA | {"hidden_size": 24, "head_dim": 6}
+WINDOW = {"sliding_window": 3, "num_hidden_layers": 3}
+GEMMA2 = GROUPED | WINDOW | {"query_pre_attn_scalar": 11, "attn_logit_softcapping": 0.7, "final_logit_softcapping": 1.3}
+GEMMA3 = {
+    key: value for key, value in (GROUPED | WINDOW | {"query_pre_attn_scalar": 11}).items() if key != "rope_parameters"
+}
+SIDE_BY_SIDE = {
+    "vocab_size": 37,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 17,
+    "max_position_embeddings": 23,
+}
+EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 7}
+FALCON = {key: value for key, value in SIDE_BY_SIDE.items() if key != "intermediate_size"} | {
+    "num_attention_heads": 6,
+    "ffn_hidden_size": 17,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+BART = {
+    "vocab_size": 37,
+    "d_model": 12,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 3,
+    "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 17,
+    "decoder_ffn_dim": 17,
+    "max_position_embeddings": 29,
+    "pad_token_id": 36,
+    "eos_token_id": 0,
+    "decoder_start_token_id": 36,
+    "forced_eos_token_id": None,
+}
 VIT = {
     "hidden_size": 21,
     "num_hidden_layers": 2,
@@ -94,10 +139,14 @@ class Checkpoint:
     settings: dict[str, Any]
     prepare: Callable[[Any], None] = lambda model: None
     options: tuple[tuple[str, Any], ...] = ()
+    slow: bool = False
+    """An odd one: its tests are slow ones."""
 
     def make(self, **changed: Any) -> Any:
         """The model with random weights, in float64."""
-        config = getattr(transformers, self.config)(**{**self.settings, **changed}, attn_implementation="eager")
+        config = getattr(transformers, self.config)(
+            **{**self.settings, **changed}, attn_implementation="eager", experts_implementation="eager"
+        )
         with NothingBelowFloat64():
             model = getattr(transformers, self.model)(config, **dict(self.options))
             self.prepare(model)
@@ -114,11 +163,16 @@ def untie(model: Any) -> None:
     model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
 
 
-def exact_sinusoids(model: Any) -> None:
-    """Marian's table is rounded to float32 there; the output bias starts at 0."""
+def random_bias(model: Any) -> None:
+    """The output bias starts at 0."""
     generator = torch.Generator().manual_seed(1)
     shape = (1, model.config.vocab_size)
     model.final_logits_bias = torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+def exact_sinusoids(model: Any) -> None:
+    """Marian's table is rounded to float32 there."""
+    random_bias(model)
     for stack in (model.model.encoder, model.model.decoder):
         n_positions, d_model = stack.embed_positions.weight.shape
         channel = torch.arange(d_model, dtype=torch.float64)
@@ -173,6 +227,129 @@ CHECKPOINTS: dict[str, Checkpoint] = {
         "LlamaConfig",
         LLAMA | {"head_dim": 4, "attention_bias": True, "mlp_bias": True, "num_key_value_heads": None},
     ),
+    "llama-3.1": Checkpoint(
+        "decoder", "LlamaForCausalLM", "LlamaConfig", LLAMA | {"head_dim": 10, "rope_parameters": LLAMA3}
+    ),
+    **{
+        f"llama-{name}": Checkpoint(
+            "decoder", "LlamaForCausalLM", "LlamaConfig", LLAMA | {"head_dim": 10, "rope_parameters": rope}, slow=True
+        )
+        for name, rope in {
+            "linear": {"rope_type": "linear", "rope_theta": 500.0, "factor": 3.0},
+            "dynamic": {"rope_type": "dynamic", "rope_theta": 500.0, "factor": 3.0},
+            "yarn": YARN,
+            "yarn-scales": YARN | {"beta_fast": 4, "mscale": 1.0, "mscale_all_dim": 0.5},
+        }.items()
+    },
+    "mistral-window": Checkpoint(
+        "decoder", "MistralForCausalLM", "MistralConfig", GROUPED | {"sliding_window": 3, "head_dim": 10}
+    ),
+    "qwen2-window": Checkpoint(
+        "decoder",
+        "Qwen2ForCausalLM",
+        "Qwen2Config",
+        QWEN2 | WINDOW | {"use_sliding_window": True, "max_window_layers": 1},
+        slow=True,
+    ),
+    "qwen3": Checkpoint("decoder", "Qwen3ForCausalLM", "Qwen3Config", GROUPED),
+    "qwen3-odd": Checkpoint(
+        "decoder",
+        "Qwen3ForCausalLM",
+        "Qwen3Config",
+        GROUPED
+        | {"num_hidden_layers": 1, "tie_word_embeddings": True, "attention_bias": True, "rope_parameters": YARN},
+        slow=True,
+    ),
+    "gemma": Checkpoint("decoder", "GemmaForCausalLM", "GemmaConfig", GROUPED),
+    "gemma-odd": Checkpoint(
+        "decoder",
+        "GemmaForCausalLM",
+        "GemmaConfig",
+        GROUPED | {"num_hidden_layers": 1, "tie_word_embeddings": False, "num_key_value_heads": 1, "head_dim": 10},
+        slow=True,
+    ),
+    "gemma2": Checkpoint("decoder", "Gemma2ForCausalLM", "Gemma2Config", GEMMA2),
+    "gemma2-odd": Checkpoint(
+        "decoder",
+        "Gemma2ForCausalLM",
+        "Gemma2Config",
+        GEMMA2 | {"attn_logit_softcapping": None, "final_logit_softcapping": None, "attention_bias": True},
+        slow=True,
+    ),
+    "gemma3": Checkpoint(
+        "decoder",
+        "Gemma3ForCausalLM",
+        "Gemma3TextConfig",
+        GEMMA3
+        | {
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            },
+        },
+    ),
+    "gemma3-pattern": Checkpoint(
+        "decoder",
+        "Gemma3ForCausalLM",
+        "Gemma3TextConfig",
+        GEMMA3 | {"num_hidden_layers": 7, "final_logit_softcapping": 1.3},
+        slow=True,
+    ),
+    "olmo2": Checkpoint("decoder", "Olmo2ForCausalLM", "Olmo2Config", QWEN2 | {"pad_token_id": 0, "eos_token_id": 1}),
+    "gpt-neox": Checkpoint(
+        "decoder", "GPTNeoXForCausalLM", "GPTNeoXConfig", SIDE_BY_SIDE | {"rotary_pct": 0.5, "rotary_emb_base": 500}
+    ),
+    "gpt-neox-odd": Checkpoint(
+        "decoder",
+        "GPTNeoXForCausalLM",
+        "GPTNeoXConfig",
+        SIDE_BY_SIDE | {"use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True},
+        slow=True,
+    ),
+    "phi": Checkpoint("decoder", "PhiForCausalLM", "PhiConfig", SIDE_BY_SIDE),
+    "phi-grouped": Checkpoint(
+        "decoder",
+        "PhiForCausalLM",
+        "PhiConfig",
+        SIDE_BY_SIDE | {"num_attention_heads": 6, "num_key_value_heads": 2, "num_hidden_layers": 1},
+        slow=True,
+    ),
+    "phi3": Checkpoint(
+        "decoder",
+        "Phi3ForCausalLM",
+        "Phi3Config",
+        QWEN2 | {"pad_token_id": 0, "eos_token_id": 1, "sliding_window": 3},
+    ),
+    "phi4": Checkpoint(
+        "decoder",
+        "Phi3ForCausalLM",
+        "Phi3Config",
+        QWEN2
+        | {"pad_token_id": 0, "eos_token_id": 1, "hidden_size": 48, "partial_rotary_factor": 0.75}
+        | {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.75}},
+        slow=True,
+    ),
+    "falcon": Checkpoint("decoder", "FalconForCausalLM", "FalconConfig", FALCON),
+    "falcon-40b": Checkpoint(
+        "decoder", "FalconForCausalLM", "FalconConfig", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2}
+    ),
+    "falcon-rw": Checkpoint(
+        "decoder",
+        "FalconForCausalLM",
+        "FalconConfig",
+        FALCON | {"parallel_attn": False, "multi_query": False, "bias": True, "tie_word_embeddings": False},
+        slow=True,
+    ),
+    "mixtral": Checkpoint("decoder", "MixtralForCausalLM", "MixtralConfig", QWEN2 | {"num_local_experts": 5}),
+    "qwen2-moe": Checkpoint(
+        "decoder",
+        "Qwen2MoeForCausalLM",
+        "Qwen2MoeConfig",
+        QWEN2 | EXPERTS | {"shared_expert_intermediate_size": 11},
+        slow=True,
+    ),
+    "qwen3-moe": Checkpoint("decoder", "Qwen3MoeForCausalLM", "Qwen3MoeConfig", GROUPED | EXPERTS, slow=True),
     "mistral": Checkpoint("decoder", "MistralForCausalLM", "MistralConfig", QWEN2 | {"sliding_window": None}),
     "qwen2": Checkpoint("decoder", "Qwen2ForCausalLM", "Qwen2Config", QWEN2),
     "qwen2-tied": Checkpoint("decoder", "Qwen2ForCausalLM", "Qwen2Config", QWEN2 | {"tie_word_embeddings": True}),
@@ -198,6 +375,16 @@ CHECKPOINTS: dict[str, Checkpoint] = {
         MARIAN | {"scale_embedding": False, "activation_function": "relu", "decoder_layers": 1},
         prepare=exact_sinusoids,
     ),
+    "bart": Checkpoint("pair", "BartForConditionalGeneration", "BartConfig", BART, prepare=random_bias),
+    "mbart": Checkpoint(
+        "pair",
+        "MBartForConditionalGeneration",
+        "MBartConfig",
+        BART | {"scale_embedding": True},
+        prepare=random_bias,
+        slow=True,
+    ),
+    "deit": Checkpoint("image", "DeiTForImageClassificationWithTeacher", "DeiTConfig", VIT | LABELS),
     "vit": Checkpoint("image", "ViTForImageClassification", "ViTConfig", VIT | LABELS),
     "vit-no-bias": Checkpoint(
         "image",

@@ -155,7 +155,7 @@ def test_the_numbers_of_transformers(arch: str, tied: bool, kind: Any, tmp_path:
     with torch.no_grad():
         torch.testing.assert_close(ours(ids), theirs(ids).logits, rtol=1e-4, atol=1e-4)
     assert isinstance(ours.config.lm_head, hw.choices.TiedLMHead) == tied
-    assert ours.config.position == hw.choices.RotaryPositions(base=5000.0)
+    assert ours.config.position == hw.choices.RotaryPositions(base=5000.0, max_tokens=ours.config.max_tokens)
 
 
 def test_it_is_a_model_as_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,6 @@ from ..models.small_models import real_tokens, some_ids
 from .checkpoints import CHECKPOINTS, PAD
 
 transformers = pytest.importorskip("transformers")
-every_checkpoint = pytest.mark.parametrize("name", CHECKPOINTS)
 N_TOKEN = 7
 PADDINGS = {
     "none": real_tokens((7, 7), 7),
@@ -26,6 +25,13 @@ PADDINGS = {
     "left": real_tokens((7, 4), 7, "left"),
 }
 Tensors = dict[str, Tensor]
+
+
+def case(name: str, *more: object) -> Any:
+    return pytest.param(name, *more, marks=[pytest.mark.slow] if CHECKPOINTS[name].slow else [])
+
+
+every_checkpoint = pytest.mark.parametrize("name", [case(name) for name in CHECKPOINTS])
 
 
 def inputs(name: str, real: Tensor) -> tuple[dict[str, Tensor], list[Tensor], dict[str, Tensor]]:
@@ -145,10 +151,11 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
 @pytest.mark.parametrize(
     ("name", "padding"),
     [
-        (name, padding)
+        case(name, padding)
         for name, padding in itertools.product(CHECKPOINTS, PADDINGS)
         if padding == "none" or CHECKPOINTS[name].kind != "image"
-        if padding != "left" or not name.startswith("marian")  # which cannot be told the positions of the source there
+        if padding != "left"
+        or not name.startswith(("marian", "bart", "mbart"))  # which cannot be told the positions of the source there
     ],
 )
 def test_every_number_in_float64(name: str, padding: str, saved: Saved) -> None:
@@ -202,6 +209,7 @@ def open_theirs(name: str, folder: Path) -> Any:
             output_loading_info=True,
             dtype=torch.float64,
             attn_implementation="eager",
+            experts_implementation="eager",
             **dict(checkpoint.options),
         )
     assert not any(report.values()), report
@@ -213,7 +221,7 @@ def open_theirs(name: str, folder: Path) -> Any:
 
 
 @pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("name", [name for name, each in CHECKPOINTS.items() if each.kind == "decoder"])
+@pytest.mark.parametrize("name", [case(name) for name, each in CHECKPOINTS.items() if each.kind == "decoder"])
 def test_with_a_cache(name: str, saved: Saved) -> None:
     """The text in pieces, padded on the left: the logits of transformers, which has read all at once."""
     folder, theirs = saved(name)
@@ -228,7 +236,7 @@ def test_with_a_cache(name: str, saved: Saved) -> None:
 
 
 @pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("name", [name for name, each in CHECKPOINTS.items() if each.kind == "decoder"])
+@pytest.mark.parametrize("name", [case(name) for name, each in CHECKPOINTS.items() if each.kind == "decoder"])
 def test_greedy_text(name: str, saved: Saved) -> None:
     folder, theirs = saved(name)
     ours, ids, real = load_pretrained(folder), some_ids(2, N_TOKEN, 36, first=1), PADDINGS["left"]
@@ -240,7 +248,7 @@ def test_greedy_text(name: str, saved: Saved) -> None:
 
 
 @pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("name", [name for name, each in CHECKPOINTS.items() if each.kind == "pair"])
+@pytest.mark.parametrize("name", [case(name) for name, each in CHECKPOINTS.items() if each.kind == "pair"])
 @pytest.mark.parametrize("n_beams", [1, 4])
 def test_greedy_and_beams_of_a_target(name: str, n_beams: int, saved: Saved) -> None:
     folder, theirs = saved(name)

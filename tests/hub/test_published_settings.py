@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from headwork import choices
+from headwork.generation import generate
 from headwork.hub import FAMILIES
 from headwork.hub.families import find_family
 from headwork.models import DecoderConfig, published
@@ -362,5 +364,37 @@ def test_what_stands_in_them_is_read() -> None:
     qwen = read(OTHERS["Qwen2.5"])
     assert isinstance(qwen, DecoderConfig)
     assert qwen.heads == choices.Heads(n_heads=14, n_kv_heads=2, d_head=64, d_value=64, bias=True, out_bias=False)
-    assert qwen.position == choices.RotaryPositions(base=1_000_000.0)
+    assert qwen.position == choices.RotaryPositions(base=1_000_000.0, max_tokens=32_768)
     assert qwen.lm_head == choices.TiedLMHead()
+
+
+@pytest.mark.parametrize(
+    ("rope", "words"),
+    [
+        ({"rope_type": "longrope", "factor": 4.0}, "rope_type must be one of default, linear, .*, got 'longrope'"),
+        ({"rope_type": "linear"}, "factor must be given with rope_type='linear', got None"),
+        ({"rope_type": "linear", "factor": "2"}, "factor must be a number, got '2'"),
+        ({"rope_type": "linear", "factor": 2.0, "speed": 3}, "only settings that Headwork knows, got speed = 3"),
+        ({"rope_type": "llama3", "factor": 8.0}, "original_max_position_embeddings must be a whole number"),
+        ({"rope_type": "linear", "type": "yarn", "factor": 8.0}, "rope_type and type must be equal"),
+        ("linear", "rope_parameters must be an object, got 'linear'"),
+    ],
+)
+def test_a_rotation_that_headwork_does_not_have(rope: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read(LLAMA_3 | {"rope_scaling": rope})
+
+
+def test_longer_texts_than_it_was_trained_on_are_refused() -> None:
+    config = replace(read(LLAMA_3), vocab=37, d_model=12, n_layers=1, heads=choices.Heads(n_heads=3))
+    model = replace(config, position=replace(config.position, max_tokens=5)).build()
+    assert model(torch.ones(1, 5, dtype=torch.long)).shape == (1, 5, 37)
+    with pytest.raises(ValueError, match="must not be longer than the 5 positions that the model was made for, got 6"):
+        model(torch.ones(1, 6, dtype=torch.long))
+    with pytest.raises(ValueError, match="must fit into the 5 positions of the model"):
+        generate(model, torch.ones(1, 3, dtype=torch.long), max_new_tokens=3)
+
+
+def test_a_text_extended_by_yarn_is_as_long_as_its_factor_says() -> None:
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
+    assert read(LLAMA_3 | {"rope_scaling": yarn}).max_tokens == 32_768

@@ -16,7 +16,14 @@ from headwork.lab import find, labels
 from headwork.lab.catalogue import DOCUMENTS
 
 NAMES = [label.name for label in labels()]
-TRAINED = ("cnn-against-vit", "more-epochs", "vit-positions-learn-a-layout")
+TRAINED = (
+    "cnn-against-vit",
+    "heads-find-the-kernel",
+    "heads-that-can-go",
+    "more-epochs",
+    "ten-thirty-fifty",
+    "vit-positions-learn-a-layout",
+)
 """Their networks take seconds to train: `make test` does so once."""
 
 
@@ -60,9 +67,8 @@ def test_it_fails_when_broken(name, what):
         ("complexity", lambda n: (8 * n * 128**2, 4 * n**2 * 128), True),
         ("complexity", lambda n: (8 * n * 128**2, 4 * n**1.5 * 128**1.5), False),
         ("complexity", lambda n: (8 * n**1.5 * 128**1.5, 4 * n**2 * 128), False),
-        ("complexity", lambda n: (8 * n * 128**2, 4 * 4 * n**2 * 128), False),
-        ("cost_of_gaussian_heads", lambda _: (1.0, 0.45), True),
-        ("cost_of_gaussian_heads", lambda _: (1.0, 0.55), False),
+        ("cost_of_gaussian_heads", lambda _: (1.0, 0.95), True),
+        ("cost_of_gaussian_heads", lambda _: (1.0, 1.05), False),
     ],
 )
 def test_times_are_judged(monkeypatch, name, seconds_of, holds):

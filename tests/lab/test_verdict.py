@@ -50,7 +50,7 @@ def test_exact_is_nothing_up_to_rounding():
     assert exact("x", ROUNDING).holds
     assert not exact("x", 2 * ROUNDING).holds
     assert not exact("x", math.nan).holds
-    assert not exact("x", 1e-16, 0.0).holds
+    assert not exact("x", 1e-16, eps=0).holds
 
 
 def test_a_verdict_is_a_table():

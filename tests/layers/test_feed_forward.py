@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.layers import FeedForward, GatedFeedForward
-from headwork.layers.feed_forward import make_feed_forward
+from headwork.layers.mixture_of_experts import make_feed_forward
 
 BATCH, TOKEN, D_MODEL, D_FF = 2, 3, 7, 11
 

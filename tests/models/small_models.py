@@ -38,6 +38,7 @@ POSITIONS: dict[str, choices.TextPositions] = {
     "alibi": choices.AlibiPositions(),
     "buckets": choices.BucketPositions(n_buckets=8, max_distance=16),
     "relative": choices.RelativePositions(),
+    "learned-relative": choices.LearnedRelativePositions(max_distance=4, biases=True),
 }
 
 _LAYERS = {
@@ -51,6 +52,41 @@ LLAMA = {
     "norm": choices.RMSNorm(),
     "position": choices.RotaryPositions(),
     "lm_head": choices.UntiedLMHead(),
+}
+GEMMA3 = {
+    "n_layers": 3,
+    "heads": choices.Heads(
+        n_heads=6, d_head=4, d_value=4, n_kv_heads=2, bias=False, beta=0.3, qk_norm=choices.QKNorm(), softcap=5.0
+    ),
+    "feed_forward": choices.GatedFeedForward(d_ff=23, activation="gelu_tanh"),
+    "norm": choices.RMSNorm(),
+    "layer": choices.SandwichLayer(),
+    "position": choices.RotaryPositions(base=1000.0, scaling=choices.LinearScaling(factor=2.0)),
+    "window": choices.SlidingWindow(n_tokens=3, layers=(0, 2), position=choices.RotaryPositions(base=100.0)),
+    "scaled_embedding": True,
+    "lm_head": choices.TiedLMHead(softcap=3.0),
+}
+NEOX = {
+    "heads": choices.Heads(n_heads=3),
+    "layer": choices.ParallelLayer(),
+    "position": choices.RotaryPositions(fraction=0.7),
+    "lm_head": choices.UntiedLMHead(bias=True),
+}
+PHI = NEOX | {"layer": choices.ParallelLayer(shared_norm=True), "window": choices.SlidingWindow(n_tokens=4)}
+OLMO2 = LLAMA | {
+    "heads": choices.Heads(
+        n_heads=6, d_head=4, d_value=4, n_kv_heads=2, bias=False, qk_norm=choices.QKNorm(per_head=False)
+    ),
+    "layer": choices.BranchNormLayer(),
+    "position": choices.RotaryPositions(scaling=choices.YarnScaling(factor=4.0, original_max_tokens=8)),
+}
+EXPERTS = LLAMA | {"feed_forward": choices.MixtureOfExperts(n_experts=5, n_active=2, d_ff=7, d_shared=11)}
+OTHER_DECODERS: dict[str, dict[str, object]] = {
+    "gemma3": GEMMA3,
+    "neox": NEOX,
+    "phi": PHI,
+    "olmo2": OLMO2,
+    "experts": EXPERTS,
 }
 T5 = {
     "heads": choices.Heads(n_heads=3, d_head=5, d_value=5, bias=False, beta=1.0),
@@ -158,8 +194,23 @@ EVERY_MODEL: dict[str, Case] = {
     "encoder-classifies-attention": _text(lambda: classifier(choices.AttentionPooling(n_heads=2))),
     **{f"decoder-{name}": _text(lambda p=p: decoder(position=p)) for name, p in POSITIONS.items()},
     "decoder-llama": _text(lambda: decoder(**LLAMA)),
+    **{f"decoder-{name}": _text(lambda c=c: decoder(**c)) for name, c in OTHER_DECODERS.items()},
     "decoder-post-norm": _text(lambda: decoder(norm_order="post")),
     "decoder-split-heads": _text(lambda: decoder(heads=choices.SplitHeads(n_heads=3))),
+    "encoder-scores-tokens": _text(
+        lambda: encoder(
+            head=choices.TokenClassificationHead(n_classes=5, hidden=True),
+            norm=choices.UnbiasedLayerNorm(),
+            embedding_norm=False,
+        )
+    ),
+    "encoder-classifies-max": _text(
+        lambda: encoder(
+            head=choices.ClassificationHead(n_classes=5, pooling=choices.MaxPooling(), activation=None),
+            norm_order="pre",
+            final_norm=False,
+        )
+    ),
     "encoder-decoder": _translation(encoder_decoder),
     "encoder-decoder-two-vocabularies": _translation(
         lambda: encoder_decoder(target_vocab=29, lm_head=choices.TiedLMHead(bias=True))
@@ -171,6 +222,11 @@ EVERY_MODEL: dict[str, Case] = {
     ),
     "vision-transformer-attention": _image(
         lambda: vision_transformer(pooling=choices.AttentionPooling(n_heads=2), position=choices.NoPositions())
+    ),
+    "vision-transformer-distilled": _image(
+        lambda: vision_transformer(
+            pooling=choices.DistillationToken(), head=choices.MLPHead(d_hidden=13), patch_norm=True
+        )
     ),
     "vision-transformer-larger-image": _image(vision_transformer, 10, 21),
     "resnet": _image(resnet, 13, 11),

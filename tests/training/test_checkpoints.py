@@ -42,7 +42,7 @@ def step(of: Learner, *, optimise: bool = True) -> None:
         of.optimiser.step()
         of.optimiser.zero_grad()
         if of.ema is not None:
-            of.ema.update(of.model, 3)
+            of.ema.update(3)
 
 
 def flip(path: Path, place: float = 0.5) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import random
 import time
 from collections.abc import Callable
@@ -216,6 +217,14 @@ def test_a_record_of_tensorboard_that_was_cut_off_hides_nothing(tmp_path: Path) 
         (tmp_path / f"events.out.tfevents.{number}").write_bytes(data)
     join_events(tmp_path)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [record(b"one") + record(b"three")]
+
+
+def test_a_pipe_among_the_files_of_tensorboard_is_not_waited_for(tmp_path: Path) -> None:
+    for number in (1, 3):
+        (tmp_path / f"events.out.tfevents.{number}").write_bytes(b"")
+    os.mkfifo(tmp_path / "events.out.tfevents.2")
+    join_events(tmp_path)
+    assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["1", "2"]
 
 
 def test_a_clock_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:

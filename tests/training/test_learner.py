@@ -124,12 +124,49 @@ def test_the_average_is_pytorchs_once_it_is_no_longer_young() -> None:
         with torch.no_grad():
             for tensor in model.state_dict().values():
                 tensor.add_(torch.randn_like(tensor) if tensor.is_floating_point() else 1)
-        ours.update(model, step=10**6)
+        ours.update(step=10**6)
         theirs.update_parameters(model)
     for name, tensor in theirs.module.state_dict().items():
         if tensor.is_floating_point():
             torch.testing.assert_close(ours.state[name], tensor, rtol=0, atol=1e-12)
     assert ours.state["1.num_batches_tracked"] == 7
+
+
+class Counting(nn.Module):
+    """Keeps a buffer that is another tensor after each call, as many modules do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(3, 5), nn.BatchNorm1d(5)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen = self.seen + 1
+        return self.norm(self.linear(x))
+
+
+def test_the_average_follows_a_buffer_that_is_another_tensor() -> None:
+    model = Counting()
+    average = EMA(model, 0.5)
+    for _ in range(3):
+        model(torch.randn(7, 3))
+        average.update(step=10**6)
+    assert average.state["seen"] == 0.5**3 * 0 + 0.5**3 * 1 + 0.5**2 * 2 + 0.5 * 3
+    average.swap()
+    assert model.seen == average.decay**3 + 0.5 + 1.5
+
+
+def test_tied_weights_are_averaged_and_come_back() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    average, before = EMA(model, 0.5), model[0].weight.detach().clone()
+    with torch.no_grad():
+        model[0].weight += 1
+    average.update(step=10**6)
+    average.swap()
+    torch.testing.assert_close(model[1].weight, before + 0.5)
+    average.swap()
+    torch.testing.assert_close(model[1].weight, before + 1)
 
 
 def test_swapping_twice_changes_no_bit() -> None:
@@ -143,10 +180,10 @@ def test_swapping_twice_changes_no_bit() -> None:
         {name: tensor.clone().flatten().view(torch.uint8) for name, tensor in state.items()}
         for state in (model.state_dict(), average.state)
     )
-    average.swap(model)
+    average.swap()
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor.flatten().view(torch.uint8), averaged[name])
-    average.swap(model)
+    average.swap()
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor.flatten().view(torch.uint8), own[name])
         assert torch.equal(average.state[name].flatten().view(torch.uint8), averaged[name])

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from tests.training.small_runs import (
     StopAfter,
     changed,
@@ -19,6 +20,7 @@ from tests.training.small_runs import (
     small_run,
 )
 from torch import nn
+from torch.utils.tensorboard import SummaryWriter
 
 import headwork as hw
 from headwork.data import Dataset, Digits
@@ -33,6 +35,7 @@ from headwork.training.checkpoints import checkpoints
 from headwork.training.display import Quiet, Values
 from headwork.training.optimiser import learning_rate
 from headwork.training.plan import Plan, ordered_batches
+from headwork.training.recorder import make_watchers
 
 
 class Ears(Quiet):
@@ -229,6 +232,18 @@ def test_watchers_look_at_every_evaluation(tmp_path: Path) -> None:
 
     train_run(small_run(tmp_path / "run"), watchers=[watch])
     assert seen == [("VisionTransformer", 0), ("VisionTransformer", 5), ("VisionTransformer", 10)]
+
+
+@pytest.mark.parametrize("n_evaluations", [1, 4, 7, 60])
+def test_attention_is_drawn_a_few_times_however_often_a_run_is_evaluated(tmp_path: Path, n_evaluations: int) -> None:
+    plan = Plan.of(Digits().load().train, TrainingConfig(steps=n_evaluations, evaluate_every=1, batch_size=8))
+    drawn: list[int] = []
+    _, watcher = make_watchers(tmp_path, plan, lambda _: [Figure()])
+    with SummaryWriter(str(tmp_path)) as board:
+        board.add_figure = lambda tag, figure, step: drawn.append(step)  # type: ignore[method-assign]
+        for step in range(1, n_evaluations + 1):
+            watcher(board, nn.Linear(1, 1), step)
+    assert 1 <= len(drawn) <= 4
 
 
 def test_a_stop_says_how_to_go_on(tmp_path: Path) -> None:

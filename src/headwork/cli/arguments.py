@@ -1,7 +1,8 @@
 """What several commands take and say: a run, a model, texts on stdin, a file for a figure, the user's own modules."""
 
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from headwork.tables import printable
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from headwork.data import Tokenizer
+    from headwork.data import AnyTokenizer
     from headwork.figures import Figure
     from headwork.training import Run
 
@@ -80,7 +81,6 @@ class OfRunOrModel(OfRun):
     ] = None
 
     def open(self) -> "tuple[Run, nn.Module]":
-        from headwork.hub import load
         from headwork.training import open_run
         from headwork.training.run import is_run
 
@@ -88,7 +88,7 @@ class OfRunOrModel(OfRun):
             rule = "the folder of a run, or be given with --like RUN, whose data and task it shares"
             raise ValueError(f"run must be {rule}, got {self.run_folder}")
         run = open_run(self.like or self.run_folder, self.own_classes)
-        return run, load(self.run_folder, classes=self.own_classes)
+        return run, load_model(self.run_folder, self.own_classes)
 
 
 @dataclass(frozen=True)
@@ -183,6 +183,17 @@ class OfModel(Imports):
         return example_inputs(description, batch=self.batch, n_tokens=self.tokens or 16, image=image)
 
 
+def load_model(folder: Path | str, classes: Iterable[type] = ()) -> "nn.Module":
+    """The model in a folder of either kind; that one is not verified is said in a line."""
+    from headwork.hub import UnverifiedWarning, load
+
+    with warnings.catch_warnings(record=True, action="always", category=UnverifiedWarning) as notes:
+        model = load(folder, classes=classes)
+    for note in notes:
+        complain(str(note.message))
+    return model
+
+
 class Terminal:
     """A terminal that shows control characters instead of obeying them: a file or a model may have any."""
 
@@ -215,7 +226,7 @@ def lines_of_stdin() -> Iterator[str]:
         raise ValueError(f"stdin must be UTF-8, got the byte 0x{byte:02x}") from None
 
 
-def warn_of_unknown(tokenizer: "Tokenizer", text: str) -> None:
+def warn_of_unknown(tokenizer: "AnyTokenizer", text: str) -> None:
     """Say how many characters or words of a text the model was never shown, instead of dropping them in silence."""
     n_unknown = tokenizer.encode(text).count(tokenizer.unknown)
     if n_unknown:

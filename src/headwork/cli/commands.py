@@ -19,8 +19,10 @@ import headwork
 from headwork.checks import nearest
 from headwork.cli.accept import Accept
 from headwork.cli.arguments import Terminal, complain
+from headwork.cli.check import Check
 from headwork.cli.compare import Compare
 from headwork.cli.convert import Convert
+from headwork.cli.export import Export
 from headwork.cli.generate import Generate
 from headwork.cli.inspection import Cost, Models, Trace
 from headwork.cli.lab import Lab
@@ -40,7 +42,22 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Callable[..., Command]] = {
     command.__name__.lower(): command
-    for command in (Train, Accept, Evaluate, Predict, Generate, Translate, Compare, Convert, Trace, Cost, Models, Lab)
+    for command in (
+        Train,
+        Accept,
+        Evaluate,
+        Predict,
+        Generate,
+        Translate,
+        Compare,
+        Convert,
+        Export,
+        Trace,
+        Cost,
+        Models,
+        Lab,
+        Check,
+    )
 }
 
 

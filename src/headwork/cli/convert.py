@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import without_denormals
+from headwork.cli.arguments import load_model, without_denormals
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,13 +19,17 @@ MOST_IMAGES = 10_000
 
 @dataclass(frozen=True)
 class Convert:
-    """Convert the convolutions of a saved model to attention, or its Gaussian heads to convolutions."""
+    """Convert convolutions to attention or Gaussian heads to convolutions, or write a model in another layout.
 
-    folder: Annotated[Positional[Path], arg(help="A model saved by `hw.save`, or the folder of a run.")]
+    `--to huggingface` writes the folder of a run or model as transformers reads it, `--to headwork` one of theirs as
+    ours.
+    """
+
+    folder: Annotated[Positional[Path], arg(help="The folder of a model or run.")]
     out: Annotated[Path, arg(help="A new folder for the converted model.")]
     to: Annotated[
-        Literal["attention", "convolution"] | None,
-        arg(help="The direction; the one that is possible for the model, unless given."),
+        Literal["attention", "convolution", "huggingface", "headwork"] | None,
+        arg(help="The direction or layout; the direction that is possible for the model, unless given."),
     ] = None
     tolerance: Annotated[
         float | None,
@@ -45,7 +49,6 @@ class Convert:
     def run(self) -> None:
         from headwork.checks import check_positive
         from headwork.convert import compare
-        from headwork.hub import load
         from headwork.storage.models import save_with
         from headwork.training.run import is_run, open_run
 
@@ -54,7 +57,10 @@ class Convert:
             raise ValueError(f"images must be at most {MOST_IMAGES:,}, got {self.images}")
         if self.out.exists():
             raise ValueError(f"out must be a new folder, got {self.out}, which exists")
-        model = load(self.folder)
+        if self.to in ("huggingface", "headwork"):
+            self.write_as(self.to)
+            return
+        model = load_model(self.folder)
         images, source = self.find_images(model)
         converted = self.convert(model, (images.shape[2], images.shape[3]))
         comparison = compare(model, converted.model, images)
@@ -64,6 +70,26 @@ class Convert:
             print(json.dumps(summary, indent=2))
         else:
             print(f"{converted}\non {source}, {comparison}\nwritten to {self.out}")
+
+    def write_as(self, layout: Literal["huggingface", "headwork"]) -> None:
+        """The same model in another layout; low-rank adaptations are merged for Hugging Face."""
+        from headwork.hub import is_pretrained, save
+        from headwork.training.run import is_run, open_run
+
+        for name, value in (("tolerance", self.tolerance), ("kernel_size", self.kernel_size), ("image", self.image)):
+            if value is not None:
+                raise ValueError(f"{name} is for the directions attention and convolution, got {value} to {layout}")
+        theirs = is_pretrained(self.folder)
+        if theirs == (layout == "huggingface") and self.folder.is_dir():
+            raise ValueError(f"to must be another layout than the folder has, got {layout} for {self.folder}")
+        model, like, labels = load_model(self.folder), None, None
+        if layout == "huggingface" and is_run(self.folder):
+            run = open_run(self.folder)
+            labels, like = getattr(run.task, "labels", None), origin_of(run.config.data)
+        save(model, self.out, format=layout, like=like, labels=labels)
+        along = "" if like is None else f", with the tokenizer or preprocessing of {like}"
+        summary = {"out": str(self.out), "format": layout, "like": None if like is None else str(like)}
+        print(json.dumps(summary) if self.json else f"written to {self.out} in the layout of {layout}{along}")
 
     def convert(self, model: "nn.Module", image: tuple[int, int]) -> "Converted":
         from headwork.convert import possible_directions, to_attention, to_convolution
@@ -109,3 +135,14 @@ class Convert:
         generator = torch.Generator().manual_seed(0)
         images = torch.rand(self.images, description.n_channels, rows, columns, generator=generator)
         return images, f"random images of {rows} x {columns} pixels"
+
+
+def origin_of(data: object) -> Path | None:
+    """The folder of the pretrained model that a run began with, if its data has the tokens or preprocessing of one."""
+    from headwork.hub import is_pretrained
+
+    for part in (data, getattr(data, "tokenizer", None), getattr(getattr(data, "text", None), "tokenizer", None)):
+        folder = getattr(part, "folder", None)
+        if isinstance(folder, str) and Path(folder).is_dir() and is_pretrained(folder):
+            return Path(folder)
+    return None

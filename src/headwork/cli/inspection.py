@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from tyro.conf import arg
 
-from headwork.cli.arguments import OfModel, check_figure, save_figure, warn_of_unknown
+from headwork.cli.arguments import OfModel, check_figure, load_model, save_figure, warn_of_unknown
 
 LARGEST_DRAWN = 10**9
 """Parameters: a figure needs real weights, and these have to fit into the memory of a laptop."""
@@ -67,6 +67,7 @@ class Trace(OfModel):
             return []
         import torch
 
+        from headwork.data import Tokenizer
         from headwork.generation import translate
         from headwork.models import describe
         from headwork.storage import load
@@ -81,8 +82,9 @@ class Trace(OfModel):
         if not ids:
             raise ValueError(f"text must not be empty, got {self.text!r}")
         warn_of_unknown(tokenizer, self.text)
-        rows = [[tokenizer.begin, *ids] if found.output == "class" else ids]
+        rows = tokenizer.encode_starts([self.text], len(ids) + 1) if found.output == "class" else [ids]
         if found.input == "text pair":
+            assert isinstance(tokenizer, Tokenizer)
             said = translate(
                 load(folder, classes=self.own_classes),  # type: ignore[arg-type]  # its description says that it translates
                 torch.tensor([ids]),
@@ -99,7 +101,6 @@ class Trace(OfModel):
 
         from headwork.data import read_image, sample_digit, sample_photo
         from headwork.figures import draw_inside
-        from headwork.hub import load
         from headwork.models import describe
 
         config = self.find_config()
@@ -122,7 +123,7 @@ class Trace(OfModel):
         elif description.vocab is not None:
             inputs = [torch.randint(description.vocab, ids.shape) for ids in inputs]
             title += ", for random token ids"
-        model = load(self.model, classes=self.own_classes) if Path(self.model).is_dir() else config.build()
+        model = load_model(Path(self.model), self.own_classes) if Path(self.model).is_dir() else config.build()
         words = [text.strings for text in texts] or None
         save_figure(draw_inside(model, *inputs, title=title, strings=words), path)
 

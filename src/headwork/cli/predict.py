@@ -66,13 +66,15 @@ class Evaluate(OfRunOrModel):
                 print(f"BLEU {bleu['bleu']:.2f}, {bleu['signature']}")
 
     def measure_bleu(self, run: "Run", model: "nn.Module", examples: object) -> dict[str, object]:
+        from headwork.data import Tokenizer
         from headwork.data.text_examples import PairExamples
         from headwork.data.translations import measure_bleu
         from headwork.models import EncoderDecoder
 
-        if not isinstance(examples, PairExamples) or not isinstance(model, EncoderDecoder) or run.tokenizer is None:
+        tokenizer = run.tokenizer if isinstance(run.tokenizer, Tokenizer) else None
+        if not isinstance(examples, PairExamples) or not isinstance(model, EncoderDecoder) or tokenizer is None:
             raise ValueError(f"bleu is for a translator, got {self.run_folder}")
-        found = measure_bleu(model, run.tokenizer, examples, n_beams=self.beams, batch_size=self.batch_size)
+        found = measure_bleu(model, tokenizer, examples, n_beams=self.beams, batch_size=self.batch_size)
         return {"bleu": found.score, "signature": f"{found.signature}|beams:{self.beams}"}
 
 
@@ -106,7 +108,7 @@ class Predict(OfRunOrModel):
         if self.like is None and is_pretrained(folder := find_folder(str(self.run_folder))):
             if self.invert:
                 raise ValueError(f"invert is for runs, got it for {folder}, which says itself how images are read")
-            self.predict_all(*open_classifier(folder), is_image=True)
+            self.predict_pretrained(folder)
             return
         run, model = self.open()
         description = describe(model)
@@ -128,6 +130,21 @@ class Predict(OfRunOrModel):
             return
         read = image_reader(run, description, invert=self.invert) if is_image else text_reader(run, description)
         self.predict_all(model, run.task, read, is_image=is_image)
+
+    def predict_pretrained(self, folder: Path) -> None:
+        """With a folder of Hugging Face's: labels, what a mask stands for, or how alike texts are."""
+        from headwork.cli import pretrained
+
+        opened = pretrained.open_model(folder)
+        if opened.output == "class":
+            self.predict_all(opened.model, opened.task(), opened.reader(), is_image=opened.input == "image")
+        elif opened.output == "masked token":
+            for path in self.files:
+                for line in opened.fill(path, self.top, as_json=self.json):
+                    print(line, flush=True)
+        else:
+            for line in opened.similarities(self.files, as_json=self.json):
+                print(line, flush=True)
 
     def predict_tables(self, run: "Run", model: "nn.Module", task: "LabelTask", description: "Description") -> None:
         """The label of every row of tables: the row, and what it is taken for."""
@@ -189,38 +206,18 @@ def check_finite(what: Path, numbers: dict[str, float]) -> None:
             raise NonFiniteError(f"{what} gives {number} for {name}: the numbers in the model grow too large")
 
 
-def open_classifier(folder: Path) -> "tuple[nn.Module, LabelTask, Read]":
-    """A classifier of images in a folder of Hugging Face's, its labels, and its own way to read an image."""
-    import torch
-
-    from headwork.data import ImageBatch
-    from headwork.data.images import open_image
-    from headwork.hub import ImagePreprocessing, labels_of, load_pretrained, note_of_unverified
-    from headwork.models import describe
-    from headwork.tasks import Classification
-
-    model = load_pretrained(folder, dtype=torch.float32)
-    description = describe(model)
-    if description is None or (description.input, description.output) != ("image", "class"):
-        raise ValueError(f"run must be one of a classifier of images, got {folder}")
-    if note := note_of_unverified(folder):
-        complain(note)
-    preprocessing = ImagePreprocessing.load(folder)
-    task = Classification(labels_of(folder, description.n_outputs))
-
-    def read(path: Path) -> ImageBatch:
-        with open_image(path) as image:
-            return ImageBatch(preprocessing(image), torch.tensor([0]))
-
-    return model, task, read
-
-
 def image_reader(run: "Run", description: "Description", *, invert: bool = False) -> Read:
     """Images of the size that the model is made for or, if it takes any, that the data of the run has."""
     import torch
 
-    from headwork.data import ImageBatch, read_image
+    from headwork.data import ImageBatch, PreprocessedImages, read_image
 
+    if isinstance(run.config.data, PreprocessedImages):
+        if invert:
+            raise ValueError(f"invert is for images as they are, got it for {run.folder}, whose model has its own way")
+        from headwork.cli.pretrained import image_reader as read_as_folder
+
+        return read_as_folder(Path(run.config.data.folder))
     seen = images_of(run)
     size, n_channels = (
         description.image or (None if seen is None else (seen.shape[2], seen.shape[3])),

@@ -4,18 +4,19 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from inspect import cleandoc
 from itertools import chain, count
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from tyro.conf import Positional, UseAppendAction, arg
 
 from headwork.cli.arguments import Imports
 from headwork.cli.training_flags import TrainingFlags, values_of
+from headwork.tables import printable
 
 if TYPE_CHECKING:
     from headwork.data import Dataset
@@ -29,6 +30,9 @@ DATA_HELP = (
 )
 SET_HELP = "Set any field of the config by its path: training.optimiser.lr=1e-3, model.position=RotaryPositions."
 
+FROM_HELP = "Train on from this model: a folder of Hugging Face's, a GGUF file, an id of the Hub, or a run."
+LORA_HELP = "With --from: adapt these linear maps at low rank, as layers.*.attention.query; can be given again."
+
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Imports, TrainingFlags):
@@ -37,6 +41,11 @@ class Train(Imports, TrainingFlags):
     recipe: Annotated[
         Positional[str | None], arg(help=f"One of --list, or your own: my_module:my_recipe; {DEFAULT} unless given.")
     ] = None
+    from_: Annotated[str | None, arg(name="from", metavar="MODEL", help=FROM_HELP)] = None
+    freeze: Annotated[bool, arg(help="With --from: train the last layers only.")] = False
+    lora: Annotated[UseAppendAction[tuple[str, ...]], arg(help=LORA_HELP)] = ()
+    lora_rank: Annotated[int | None, arg(help="Of --lora: numbers between the two matrices; 8 unless given.")] = None
+    lora_alpha: Annotated[float | None, arg(help="Of --lora: how much it counts, over the rank; else 16.")] = None
     data: Annotated[UseAppendAction[tuple[str, ...]], arg(help=DATA_HELP)] = ()
     data_dir: Annotated[Path | None, arg(help="The folder in which the data set of the recipe is.")] = None
     out: Annotated[Path | None, arg(help="A new folder for the run; runs/RECIPE unless given.")] = None
@@ -50,7 +59,8 @@ class Train(Imports, TrainingFlags):
             print(list_recipes(as_json=self.json))
             return
         if is_first_process():  # what follows takes seconds, and a user should not wonder
-            print(f"loading PyTorch and {self.resume or self.recipe or DEFAULT}", file=sys.stderr, flush=True)
+            what = printable(str(self.resume or self.recipe or DEFAULT))
+            print(f"loading PyTorch and {what}", file=sys.stderr, flush=True)
         from headwork.training import train_run
         from headwork.training.display import Quiet, make_display
         from headwork.training.machine import describe_load
@@ -99,7 +109,7 @@ class Train(Imports, TrainingFlags):
         from headwork.training import new_run, open_run
 
         if self.resume is not None:
-            given = {**self.given, "set": self.set or None, "recipe": self.recipe, "out": self.out}
+            given = {**self.given, "set": self.set or None, "recipe": self.recipe, "out": self.out, **self.of_from()}
             given |= {"data": self.data or None, "data-dir": self.data_dir}
             for name, value in given.items():
                 if value is not None:
@@ -108,13 +118,75 @@ class Train(Imports, TrainingFlags):
             return run, run.load_data()
         seed_everything(self.seed or 0)  # for a recipe that builds its model
         config = self.with_data_of(find_recipe(self.recipe or DEFAULT))
-        config = override(config, self.overrides(config) | read_settings(self.set), self.own_classes)
+        values = self.overrides(config) | read_settings(self.set)
         if self.out is None and "WORLD_SIZE" in os.environ:
             raise ValueError("out must be given when many processes work on one run, got none")
         out = self.out or free_folder(Path("runs"), config.name)
+        if self.from_ is not None:
+            config, data = self.start_from(config, values)
+            return new_run(config, out, data, check=is_first_process()), data
+        for name, value in self.of_from().items():
+            if value is not None:
+                raise ValueError(f"{name} is for a model to train on from, got {value} without --from MODEL")
+        config = override(config, values, self.own_classes)
         assert config.data is not None
         data = config.data.load(config.training.seed)
         return new_run(config, out, data, check=is_first_process()), data
+
+    def of_from(self) -> "dict[str, object]":
+        """What belongs to --from; None if it was not given."""
+        return {
+            "from": self.from_,
+            "freeze": self.freeze or None,
+            "lora": self.lora or None,
+            "lora-rank": self.lora_rank,
+            "lora-alpha": self.lora_alpha,
+        }
+
+    def start_from(self, config: "RunConfig", values: dict[str, object]) -> "tuple[RunConfig, Dataset]":
+        """The config with another model, as it comes out of its folder, and data that it can read."""
+        from headwork import choices
+        from headwork.convert import LoRA
+        from headwork.recipes import override
+        from headwork.serialise import config_from_dict
+        from headwork.training import start_from
+
+        assert self.from_ is not None
+        if self.freeze and self.lora:
+            raise ValueError(f"give freeze or lora, not both, got lora {' '.join(self.lora)}")
+        for name, given in (("lora-rank", self.lora_rank), ("lora-alpha", self.lora_alpha)):
+            if given is not None and not self.lora:
+                raise ValueError(f"{name} is for --lora, got {given} without it")
+        of_model = {path: values.pop(path) for path in list(values) if path.partition(".")[0] == "model"}
+        poolings = [of_model.pop(path) for path in ("model.pooling", "model.head.pooling") if path in of_model]
+        for path, value in of_model.items():
+            raise ValueError(f"{path} is that of the model in --from: leave it out, got {value}")
+        has_lr = "training.optimiser.lr" in values
+        config = override(config, values, self.own_classes)
+        kinds: tuple[type[Any], ...] = get_args(choices.TextPooling | choices.ImagePooling)
+        adapt = None
+        if self.lora:
+            adapt = LoRA(names=self.lora, rank=self.lora_rank or 8, alpha=self.lora_alpha or 16.0)
+        assert config.data is not None
+        start = start_from(
+            self.from_,
+            config.data,
+            freeze=self.freeze,
+            adapt=adapt,
+            pooling=config_from_dict(poolings[0], kinds) if poolings else None,
+            seed=config.training.seed,
+        )
+        n_trained = sum(parameter.numel() for parameter in start.model.parameters() if parameter.requires_grad)
+        n_all = sum(parameter.numel() for parameter in start.model.parameters())
+        said = f"from {self.from_}: {n_trained:,} of {n_all:,} parameters are trained"
+        if start.new:
+            said += f"; fresh: {', '.join(start.new)}"
+        if not has_lr:
+            config = override(config, {"training.optimiser.lr": start.lr})
+            said += f"; learning rate {start.lr:g}, unless --lr says another"
+        if is_first_process():
+            print(said, file=sys.stderr)
+        return replace(config, model=start.model, data=start.config), start.data
 
     def with_data_of(self, config: "RunConfig") -> "RunConfig":
         """The recipe with the data that was given, or with its own from another folder."""

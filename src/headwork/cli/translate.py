@@ -98,6 +98,7 @@ class Translate(OfRun):
         return read_lines(self.file)
 
     def open_translator(self) -> Translator:
+        from headwork.data import Tokenizer
         from headwork.hub import find_folder, is_pretrained
         from headwork.models import describe
 
@@ -105,7 +106,7 @@ class Translate(OfRun):
             return open_pretrained(folder)
         run, model = self.open()
         description = describe(run.config.model)
-        if description is None or description.input != "text pair" or run.tokenizer is None:
+        if description is None or description.input != "text pair" or not isinstance(run.tokenizer, Tokenizer):
             raise ValueError(f"run must be one of a translator, got {self.run_folder}")
         tokenizer = run.tokenizer
 

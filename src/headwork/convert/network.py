@@ -22,6 +22,7 @@ from headwork.convert.convolution_to_attention import (
     attention_from_convolution,
     check_tolerance,
 )
+from headwork.convert.low_rank import LoRA
 from headwork.functional.gaussian import full_precision
 from headwork.functional.processor import has_numbers
 from headwork.layers.gaussian import GaussianAttention
@@ -98,7 +99,7 @@ class ToConvolution(Checked):
         return _convert(model, self, "Gaussian heads for to_convolution", replace)
 
 
-Conversion = ToAttention | ToConvolution
+Conversion = ToAttention | ToConvolution | LoRA
 
 
 @dataclass(frozen=True)

@@ -34,14 +34,17 @@ from headwork.data.images import sample_photo as sample_photo
 from headwork.data.known_texts import Multi30k as Multi30k
 from headwork.data.known_texts import Sst2 as Sst2
 from headwork.data.known_texts import TinyShakespeare as TinyShakespeare
+from headwork.data.preprocessed import PreprocessedImages as PreprocessedImages
 from headwork.data.reviews import Reviews as Reviews
 from headwork.data.reviews import bag_of_words_accuracy as bag_of_words_accuracy
 from headwork.data.reviews import encode_starts as encode_starts
 from headwork.data.reviews import read_reviews as read_reviews
 from headwork.data.text_pairs import TextPairs as TextPairs
 from headwork.data.text_table import TextTable as TextTable
+from headwork.data.tokenizer import AnyTokenizer as AnyTokenizer
 from headwork.data.tokenizer import BytePairs as BytePairs
 from headwork.data.tokenizer import Characters as Characters
+from headwork.data.tokenizer import Pretrained as Pretrained
 from headwork.data.tokenizer import Tokenizer as Tokenizer
 from headwork.data.tokenizer import Words as Words
 from headwork.public import PublicNames
@@ -52,5 +55,6 @@ DATA_CONFIGS = (
     *(Digits, Mnist5k, Dates, BundledText, TextFile, MaskedText, Reviews),
     *(ImageFolder, TextTable, TextPairs),
     *(Cifar10, Cifar100, Mnist, FashionMnist, Sst2, Multi30k, TinyShakespeare),
+    PreprocessedImages,
 )
 """Our own data configs, which the file of a run may name."""

@@ -21,7 +21,7 @@ from headwork.data.examples import Dataset, check_seed
 from headwork.data.mapped_tokens import mapped_tokens
 from headwork.data.splitting import check_exists, digest_of
 from headwork.data.text_examples import MaskedExamples, WindowExamples
-from headwork.data.tokenizer import BytePairs, Characters, Tokenizer, make_tokenizer
+from headwork.data.tokenizer import AnyTokenizer, BytePairs, Characters, Pretrained, Tokenizer, make_tokenizer
 from headwork.metric import SPLITS
 from headwork.tasks import MaskedTokens, NextToken
 
@@ -38,7 +38,7 @@ HELD_OUT = 0.05
 class TextOfTokens(serialise.Checked):
     """Some text in windows of `n_context` tokens."""
 
-    tokenizer: Characters | BytePairs = Characters()
+    tokenizer: Characters | BytePairs | Pretrained = Characters()
     n_context: int = 128
 
     def __post_init__(self) -> None:
@@ -104,9 +104,9 @@ class TextOfTokens(serialise.Checked):
         return Dataset(train, valid, test, NextToken(), tokenizer, found=found if files else (), digest=digest)
 
 
-def encoded(pieces: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
-    for piece in pieces:
-        yield tokenizer.encode(piece)
+def encoded(pieces: Iterable[str], tokenizer: AnyTokenizer) -> Iterator[list[int]]:
+    for piece in pieces:  # of one text: nothing begins or ends with a piece
+        yield tokenizer.encode(piece) if isinstance(tokenizer, Tokenizer) else tokenizer.encode(piece, special=False)
 
 
 def between(pieces: Iterable[str], start: int, end: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headwork.batches import Batch
-from headwork.data.tokenizer import Tokenizer
+from headwork.data.tokenizer import AnyTokenizer
 from headwork.tasks import Task
 
 
@@ -40,7 +40,7 @@ class Dataset:
     valid: Examples
     test: Examples
     task: Task
-    tokenizer: Tokenizer | None = None
+    tokenizer: AnyTokenizer | None = None
     found: tuple[str, ...] = ()
     """What is in the files of a user's own, in lines to be shown before training."""
     digest: str | None = None

@@ -18,7 +18,7 @@ from headwork import serialise
 from headwork.checks import check_positive
 from headwork.data.examples import Dataset, check_sizes
 from headwork.data.text_examples import Rows, TextExamples
-from headwork.data.tokenizer import BytePairs, Tokenizer, Words, make_tokenizer
+from headwork.data.tokenizer import AnyTokenizer, BytePairs, Pretrained, Words, make_tokenizer
 from headwork.extras import need
 from headwork.tasks import Classification
 
@@ -30,7 +30,7 @@ class Reviews(serialise.Checked):
     """Which reviews, how they are split, and how much of each is read: `max_tokens`, BEGIN among them."""
 
     source: Literal["imdb", "rotten_tomatoes"] = "imdb"
-    tokenizer: Words | BytePairs = Words()
+    tokenizer: Words | BytePairs | Pretrained = Words()
     max_tokens: int = 256
     n_valid: int = 2000
     n_test: int = 2000
@@ -79,13 +79,14 @@ class ReviewTexts(NamedTuple):
     test: LabelledTexts
 
 
-def encode_starts(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> list[list[int]]:
+def encode_starts(texts: Sequence[str], tokenizer: AnyTokenizer, max_tokens: int) -> list[list[int]]:
     """BEGIN and the first tokens of each text: what a classifier reads.
 
+    >>> from headwork.data import Tokenizer
     >>> encode_starts(["abcabc", "b"], Tokenizer.characters(["abc"]), max_tokens=4)
     [[1, 4, 5, 6], [1, 5]]
     """
-    return [[tokenizer.begin, *ids[: max_tokens - 1]] for ids in tokenizer.encode_all(texts)]
+    return tokenizer.encode_starts(texts, max_tokens)
 
 
 def read_reviews(config: Reviews) -> ReviewTexts:

@@ -17,7 +17,7 @@ from headwork.data.reviews import LabelledTexts, ReviewTexts, bag_of_words_accur
 from headwork.data.splitting import HeldOut, by_part, digest_of, share_out
 from headwork.data.table_files import TABLE_ENDINGS, class_names, find_column, is_missing, read_rows
 from headwork.data.text_examples import Rows, TextExamples
-from headwork.data.tokenizer import BytePairs, Words, make_tokenizer
+from headwork.data.tokenizer import BytePairs, Pretrained, Words, make_tokenizer
 from headwork.tasks import Classification
 
 TEXT_COLUMNS = ("text", "sentence", "content", "review", "document", "message", "comment", "body", "tweet", "title")
@@ -48,7 +48,7 @@ class TextTable(serialise.Checked):
     path: str
     text: str | None = None
     label: str | None = None
-    tokenizer: Words | BytePairs = Words()
+    tokenizer: Words | BytePairs | Pretrained = Words()
     max_tokens: int = 256
     """Of each text, BEGIN among them; what is longer is cut."""
     valid_share: Probability = 0.1
@@ -65,15 +65,10 @@ class TextTable(serialise.Checked):
         split, keys = self._split(table)
         texts = table.texts
         tokenizer = make_tokenizer(self.tokenizer, (texts[i] for i in split.train))
-        ids = tokenizer.encode_all(texts)
-        lengths = [1 + len(each) for each in ids]
+        lengths = [len(each) for each in tokenizer.encode_all(texts)]
+        ids = tokenizer.encode_starts(texts, self.max_tokens)
         labels = torch.tensor(table.labels)
-        train, valid, test = (
-            TextExamples(
-                Rows.of([tokenizer.begin, *ids[i][: self.max_tokens - 1]] for i in part), labels[torch.tensor(part)]
-            )
-            for part in split
-        )
+        train, valid, test = (TextExamples(Rows.of(ids[i] for i in part), labels[torch.tensor(part)]) for part in split)
         found = (
             *table.notes,
             say_classes(table.labels, table.names),

@@ -11,7 +11,7 @@ spell, so the text "<pad>" is five characters and never a padding token.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, overload
 
 from headwork.extras import missing
 
@@ -22,6 +22,8 @@ except ModuleNotFoundError as error:
     raise missing(error) from None
 
 from headwork import serialise
+from headwork.hub import PretrainedTokenizer, find_folder, is_pretrained
+from headwork.storage.sealed_json import read_text
 
 MASK = "<mask>"
 SPECIAL = ("<pad>", "<begin>", "<end>", "\N{REPLACEMENT CHARACTER}")
@@ -53,6 +55,13 @@ class Words(serialise.Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_word_count(self.n_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrained(serialise.Checked):
+    """The tokens of a model that is trained on: a folder of Hugging Face's, a GGUF file, or the folder of a run."""
+
+    folder: str
 
 
 class Tokenizer:
@@ -189,6 +198,10 @@ class Tokenizer:
             broken = next(text for text in texts if any("\ud800" <= character <= "\udfff" for character in text))
             raise ValueError(f"text must be a string of whole characters, got {broken[:40]!r}") from None
 
+    def encode_starts(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
+        """`begin` and the first tokens of each text: what a classifier reads."""
+        return [[self.begin, *ids[: max_tokens - 1]] for ids in self.encode_all(texts)]
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids; `pad`, `begin` and `end` say nothing.
 
@@ -209,7 +222,18 @@ class Tokenizer:
         return [SPECIAL[i] if 0 <= i < len(SPECIAL) else self.decode([i]).translate(_SEEN) for i in ids]
 
 
-def make_tokenizer(choice: Characters | BytePairs | Words, texts: Iterable[str]) -> Tokenizer:
+AnyTokenizer = Tokenizer | PretrainedTokenizer
+
+
+@overload
+def make_tokenizer(choice: Characters | BytePairs | Words, texts: Iterable[str]) -> Tokenizer: ...
+
+
+@overload
+def make_tokenizer(choice: Characters | BytePairs | Words | Pretrained, texts: Iterable[str]) -> AnyTokenizer: ...
+
+
+def make_tokenizer(choice: Characters | BytePairs | Words | Pretrained, texts: Iterable[str]) -> AnyTokenizer:
     """The vocabulary that a config asks for.
 
     >>> len(make_tokenizer(Characters(), ["abba"]))
@@ -222,6 +246,19 @@ def make_tokenizer(choice: Characters | BytePairs | Words, texts: Iterable[str])
             return Tokenizer.byte_pairs(texts, choice.n_tokens)
         case Words():
             return Tokenizer.words(texts, choice.n_tokens)
+        case Pretrained():
+            return load_tokenizer(choice.folder)
+
+
+def load_tokenizer(folder: str) -> AnyTokenizer:
+    """The tokenizer beside a model: ours in the folder of a run, or that of a folder of Hugging Face's."""
+    found = find_folder(folder)
+    if is_pretrained(found):
+        return PretrainedTokenizer.load(found)
+    path = found / "tokenizer.json"
+    if not path.is_file():
+        raise ValueError(f"folder must have a tokenizer.json to read texts with, got {found}")
+    return Tokenizer.from_json(read_text(path))
 
 
 def check_byte_pairs(n_tokens: int) -> None:

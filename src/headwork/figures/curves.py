@@ -64,6 +64,12 @@ def draw_comparison(runs: Mapping[str, Sequence[MetricRow]], metric: Metric = LO
         for ax, of in axes.items():
             lines = _draw_validation(ax, runs, of, metric)
         names = [shorten(name, 40) for name in runs]
+        if any(best_row(rows, metric) is not None for rows in runs.values()):
+            lines.append(Line2D([], [], color="black", marker="o", fillstyle="none", linestyle="none"))
+            names.append("best epoch")
+        if any(last_row(rows, "test") is not None for rows in runs.values()):
+            lines.append(Line2D([], [], color="black", marker="D", linestyle="none"))
+            names.append("test result")
         legend = figure.legend(lines, names, loc="outside lower center", ncols=n_across, frameon=False)
         for text in legend.get_texts():
             text.set_parse_math(False)

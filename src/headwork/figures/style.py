@@ -109,10 +109,12 @@ def freeze_layout(figure: Figure) -> None:
 
     Of panels with a fixed aspect the first layout is too large for the figure, the second is right.
     """
+    engine = figure.get_layout_engine()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's browser has more letters than matplotlib
-        figure.draw_without_rendering()
-        figure.draw_without_rendering()
+        if engine is not None:
+            engine.execute(figure)
+            engine.execute(figure)
     figure.set_layout_engine("none")
 
 

@@ -44,22 +44,29 @@ def softargmax(
     precise = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
     seen = precise if visible is None else precise.masked_fill(~visible, -math.inf)
     number = torch.finfo(seen.dtype)
-    best = seen.detach().amax(-1, keepdim=True).clamp(min=number.min)
-    if beta >= number.max:
-        is_best = (seen == best).to(seen.dtype)
-        return (is_best / is_best.sum(-1, keepdim=True).clamp(min=1)).to(scores.dtype)
-    # Measured from the best score no beta can overflow; times a beta of nothing no score can, but for -inf.
-    scaled = beta * (seen - best if beta >= number.tiny else seen.clamp(min=number.min))
+    if number.tiny <= beta <= 1:  # a product cannot overflow
+        scaled = beta * seen
+    elif beta < number.tiny:  # nor can this one, but for -inf
+        scaled = beta * seen.clamp(min=number.min)
+    else:  # measured from the best score no beta can overflow
+        best = seen.detach().amax(-1, keepdim=True).clamp(min=number.min)
+        if beta >= number.max:
+            is_best = (seen == best).to(seen.dtype)
+            return (is_best / is_best.sum(-1, keepdim=True).clamp(min=1)).to(scores.dtype)
+        scaled = beta * (seen - best)
     weights = torch.softmax(scaled, dim=-1)
-    if visible is not None or beta < number.tiny or not _all_at_least(number.tiny, weights):
+    if beta < number.tiny or not _all_normal_or_zero(weights):
         hidden = (seen == -math.inf) | (weights.detach() < number.tiny)
         weights = torch.softmax(scaled.masked_fill(hidden, number.min), dim=-1).masked_fill(hidden, 0.0)
     return weights.to(scores.dtype)
 
 
-def _all_at_least(least: float, t: Tensor) -> bool:
+def _all_normal_or_zero(weights: Tensor) -> bool:
     """Whether that is known: without a look at the numbers it is not, and on other devices a look takes too long."""
-    return t.device.type == "cpu" and has_numbers(t) and t.numel() > 0 and bool(t.detach().amin() >= least)
+    if weights.device.type != "cpu" or not has_numbers(weights) or not weights.numel():
+        return False
+    found, tiny = weights.detach(), torch.finfo(weights.dtype).tiny
+    return bool(found.amin() >= tiny) or bool(((found >= tiny) | (found == 0)).all())
 
 
 def attention_scores(
@@ -124,7 +131,8 @@ def scaled_dot_product_attention(
 ) -> Float[Tensor, "*batch query d_value"]:
     r"""The mean of the values under the weights: $H = \operatorname{softargmax}(\beta\, Q K^\top) V$.
 
-    Vaswani et al., "Attention is all you need", 2017. A query that sees no key returns zeros.
+    Vaswani et al., "Attention is all you need", 2017. A query that sees no key returns zeros. A NaN in a key that no
+    query sees reaches nothing; one in a key that some see can reach all of them.
 
     >>> v = torch.tensor([[[1.0], [3.0]]])
     >>> scaled_dot_product_attention(torch.zeros(1, 1, 4), torch.zeros(1, 2, 4), v)

@@ -24,6 +24,7 @@ from headwork.functional.attention import (
     hide_blind,
     hide_future,
     hide_unseen,
+    scaled_dot_product_attention,
 )
 from headwork.functional.processor import check_products, is_under_func
 
@@ -60,6 +61,8 @@ def fused_attention(
         )
     check_attention(q, k, v, visible=visible)
     check_products(q)
+    if visible is not None and torch.compiler.is_exporting():  # elsewhere a query that sees no key would give NaN
+        return scaled_dot_product_attention(q, k, v, visible=visible, causal=causal, bias=bias, beta=beta)
     if beta < torch.finfo(q.dtype).tiny:  # the kernel hides the future by -inf before it scales: 0 * -inf is NaN
         q, beta = beta * q, 1.0
     n_query, n_key = q.shape[-2], k.shape[-2]

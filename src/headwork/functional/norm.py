@@ -42,6 +42,26 @@ def rms_norm(
     return _affine((precise / torch.sqrt(mean_square + eps)).to(x.dtype), weight, None)
 
 
+def unbiased_layer_norm(
+    x: Float[Tensor, "*batch d_model"],
+    weight: Float[Tensor, "d_model"] | None = None,
+    bias: Float[Tensor, "d_model"] | None = None,
+    eps: float = 1e-6,
+) -> Float[Tensor, "*batch d_model"]:
+    r"""$\gamma\,\frac{x - \mu}{s + \epsilon} + \beta$ with the unbiased deviation $s$ (divided by $d - 1$).
+
+    The norm of "The annotated Transformer" (Rush, 2018) and of the many that began there.
+
+    >>> unbiased_layer_norm(torch.tensor([1.0, 3.0]))
+    tensor([-0.7071,  0.7071])
+    """
+    precise = _precise(x)
+    centred = precise - precise.mean(-1, keepdim=True)
+    variance = centred.square().sum(-1, keepdim=True) / (x.shape[-1] - 1)
+    deviation = variance.clamp(min=torch.finfo(variance.dtype).tiny).sqrt()  # the root of 0 has no gradient
+    return _affine((centred / (deviation + eps)).to(x.dtype), weight, bias)
+
+
 def batch_norm(
     x: Float[Tensor, "batch *position d_model"],
     weight: Float[Tensor, "d_model"] | None = None,

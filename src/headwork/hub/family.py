@@ -86,5 +86,9 @@ def _explicit(config: Any) -> Any:
             out_bias=heads.bias if heads.out_bias is None else heads.out_bias,
             beta=d_head**-0.5 if heads.beta is None else heads.beta,
         )
+    config = replace(config, embedding_norm=config.has_embedding_norm, final_norm=config.has_final_norm)
+    window = getattr(config, "window", None)
+    if window is not None and window.layers is None:
+        config = replace(config, window=replace(window, layers=tuple(range(config.n_layers))))
     assert is_dataclass(config)
     return replace(config, heads=heads, dropout=0.0, attention_dropout=0.0)  # type: ignore[type-var]

@@ -1,7 +1,7 @@
 """`hw.load` and `hw.save`: our own folders and those of Hugging Face, by one call."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -59,16 +59,18 @@ def save(
     *,
     format: Literal["headwork", "huggingface"] = "headwork",  # noqa: A002  # the word that a caller would type
     like: Path | str | None = None,
+    labels: Sequence[str] | None = None,
 ) -> None:
     """Write a model into a new folder, as `hw.load` reads it or (`format="huggingface"`) as `from_pretrained` does too.
 
     Ours can be any model whose config or constructor says all about it; see `headwork.hub.save_pretrained` for what
-    Hugging Face understands, and for `like`.
+    Hugging Face understands, and for `like` and `labels`.
     """
     check_one_of(("headwork", "huggingface"), format=format)
     if format == "huggingface":
-        save_pretrained(model, folder, like=like)
-    elif like is not None:
-        raise ValueError(f"like must be None unless format='huggingface', got {like}")
+        save_pretrained(model, folder, like=like, labels=labels)
+    elif like is not None or labels is not None:
+        name, got = ("like", like) if labels is None else ("labels", labels)
+        raise ValueError(f"{name} must be None unless format='huggingface', got {got}")
     else:
         storage.save(model, folder)

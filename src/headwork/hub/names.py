@@ -77,6 +77,52 @@ class LaterRows:
 
 
 @dataclass(frozen=True)
+class SideBySide:
+    """Several matrices of ours, one under the other in one of theirs, as in Phi-3's `qkv_proj`."""
+
+    ours: tuple[str, ...]
+
+    def read(self, theirs: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
+        return list(torch.split(theirs[0], [len(tensor) for tensor in like]))
+
+    def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
+        return [torch.cat(list(ours))]
+
+
+@dataclass(frozen=True)
+class GroupedHeads:
+    """Query, key and value in one matrix of theirs, by groups: the queries of a group, then its key and its value.
+
+    There are as many groups as heads in GPT-NeoX, one in Falcon 7B, and some in Falcon 40B.
+    """
+
+    ours: tuple[str, ...]
+    n_groups: int
+
+    def read(self, theirs: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
+        n_rows = [len(tensor) // self.n_groups for tensor in like]
+        by_group = theirs[0].reshape(self.n_groups, sum(n_rows), *theirs[0].shape[1:])
+        return [part.flatten(0, 1) for part in torch.split(by_group, n_rows, dim=1)]
+
+    def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
+        by_group = [tensor.reshape(self.n_groups, -1, *tensor.shape[1:]) for tensor in ours]
+        return [torch.cat(by_group, dim=1).flatten(0, 1)]
+
+
+@dataclass(frozen=True)
+class OneLess:
+    """A norm that multiplies by 1 + weight there, and by the weight here: Gemma."""
+
+    ours: str
+
+    def read(self, theirs: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
+        return [theirs[0].to(torch.promote_types(theirs[0].dtype, torch.float32)) + 1]
+
+    def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
+        return [ours[0] - 1]
+
+
+@dataclass(frozen=True)
 class Match:
     """A rule with the names that it has in one model."""
 

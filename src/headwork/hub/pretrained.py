@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headwork import choices
+from headwork.convert import has_lora, merge_lora
 from headwork.hub.download import find_folder
 from headwork.hub.families import FAMILIES, find_family
 from headwork.hub.family import Family
@@ -20,6 +21,7 @@ from headwork.hub.gguf_file import GgufFile, is_gguf
 from headwork.hub.names import Names
 from headwork.hub.sentences import with_pooling
 from headwork.hub.weights import SAFETENSORS, Stored, open_weights, read_json
+from headwork.models import Description, describe
 from headwork.storage import new_folder, sealed_json, verify
 from headwork.storage.models import CONFIG, explain_config
 
@@ -183,13 +185,16 @@ def save_pretrained(
     folder: Path | str,
     *,
     like: Path | str | None = None,
+    labels: Sequence[str] | None = None,
     families: Sequence[Family] = FAMILIES,
 ) -> None:
     """Write a model into a new folder that Hugging Face's `from_pretrained` opens.
 
     The first of the families that can say all that the model is gets it. `like` is a folder of the family you want: its
-    tokenizer, its labels and the ids of its special tokens go along.
+    tokenizer, its labels and the ids of its special tokens go along. `labels` are names for the classes. What was
+    adapted by `hw.lora` is written merged.
     """
+    model = merge_lora(model) if has_lora(model) else model
     also: dict[str, object] = {} if like is None else read_json(Path(like) / CONFIG)
     config = getattr(model, "config", None)
     if parts := getattr(model, "parts", {}):
@@ -200,6 +205,7 @@ def save_pretrained(
     candidates = [family for family in candidates if isinstance(config, family.config_class)]
     tensors = model.state_dict()
     settings, written = write_with(candidates, config, tensors, also, type(model).__name__)
+    settings |= {} if labels is None else named_labels(labels, describe(model))
     dtypes = {tensor.dtype for tensor in written.values()}
     settings["dtype"] = str(next(iter(dtypes))).removeprefix("torch.")
     if len(dtypes) > 1:
@@ -225,6 +231,17 @@ def write_with(
         except ValueError as error:
             reasons.append(str(error))
     raise ValueError(f"model must be of a family that others know, got {kind}: {'; '.join(reasons) or 'there is none'}")
+
+
+def named_labels(labels: Sequence[str], description: Description | None) -> dict[str, object]:
+    """The names of the classes in a config.json."""
+    n_classes = description.n_outputs if description is not None and description.output == "class" else 0
+    if len(labels) != n_classes or len(set(labels)) != n_classes:
+        raise ValueError(f"labels must be {n_classes} different names, one for each class, got {list(labels)}")
+    return {
+        "id2label": {str(i): name for i, name in enumerate(labels)},
+        "label2id": {n: i for i, n in enumerate(labels)},
+    }
 
 
 def copy_along(like: Path, folder: Path) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import tokenizers
 
 FILE = "tokenizer.json"
+MASKS, UNKNOWN = ("[MASK]", "<mask>"), ("[UNK]", "<unk>")
+"""As the families call them."""
 
 
 class PretrainedTokenizer:
@@ -66,14 +68,66 @@ class PretrainedTokenizer:
             special_tokens=_special_tokens(Path(folder)),
         )
 
+    @classmethod
+    def from_json(cls, text: str) -> "PretrainedTokenizer":
+        """What `to_json` wrote: the folder of a run keeps it."""
+        need("tokenizers")
+        import tokenizers
+
+        try:
+            return cls(tokenizers.Tokenizer.from_str(text))
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(f"tokens must be JSON of the library tokenizers, got {text[:40]!r} ({error})") from None
+
+    def to_json(self) -> str:
+        return self.tokenizer.to_str()
+
+    def __len__(self) -> int:
+        return self.n_tokens
+
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """The ids of a text, with the `special` tokens around it or without."""
+        return self.encode_all([text], special=special)[0]
+
+    def encode_all(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
+        """The same for many texts, on all cores."""
         try:
-            return self.tokenizer.encode(text, add_special_tokens=special).ids
+            return [encoding.ids for encoding in self.tokenizer.encode_batch(texts, add_special_tokens=special)]
         except TypeError:  # half of a surrogate pair, as a broken command line can have
-            raise ValueError(f"text must be a string of whole characters, got {text[:40]!r}") from None
+            broken = next(text for text in texts if any("\ud800" <= character <= "\udfff" for character in text))
+            raise ValueError(f"text must be a string of whole characters, got {broken[:40]!r}") from None
         except Exception as error:  # the library raises nothing narrower
-            raise DamagedError(f"the tokenizer is damaged, it cannot read {text[:40]!r}: {error}") from None
+            shown = texts[0][:40] if texts else ""
+            raise DamagedError(f"the tokenizer is damaged, it cannot read {shown!r}: {error}") from None
+
+    def encode_starts(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
+        """As many tokens of each text as fit, with the special ones that a classifier of this family reads."""
+        self.tokenizer.enable_truncation(max_tokens)
+        try:
+            return self.encode_all(texts)
+        finally:
+            self.tokenizer.no_truncation()
+
+    @property
+    def mask(self) -> int | None:
+        """The id of the token that stands for a masked one, if there is one."""
+        found = (self.tokenizer.token_to_id(token) for token in MASKS)
+        return next((i for i in found if i is not None), None)
+
+    @property
+    def unknown(self) -> int:
+        """The id of what the vocabulary lacks; -1 if it can spell everything."""
+        found = (self.tokenizer.token_to_id(token) for token in UNKNOWN)
+        return next((i for i in found if i is not None), -1)
+
+    def with_mask(self) -> "PretrainedTokenizer":
+        if self.mask is None:
+            raise ValueError(f"the tokenizer must have one of the tokens {', '.join(MASKS)}, got one that has none")
+        return self
+
+    def strings(self, ids: Sequence[int]) -> list[str]:
+        """Each token by itself, as a figure can show it."""
+        return [self.tokenizer.id_to_token(i) or "" for i in ids]
 
     def apply_chat_template(
         self, messages: Sequence[Mapping[str, object]], *, add_generation_prompt: bool = True, **variables: object

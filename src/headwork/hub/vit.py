@@ -53,6 +53,11 @@ def names(config: VisionTransformerConfig) -> Names:
 
 def config_from(settings: Settings) -> VisionTransformerConfig:
     settings.architecture({"ViTForImageClassification": None})
+    return read_vit(settings)
+
+
+def read_vit(settings: Settings) -> VisionTransformerConfig:
+    """What DeiT has as well."""
     settings.harmless("encoder_stride", "pooler_act", "pooler_output_size")
     bias = settings.flag("qkv_bias", True)
     return VisionTransformerConfig(
@@ -83,9 +88,11 @@ def read_size(settings: Settings, name: str, default: int) -> tuple[int, int]:
 
 
 def config_to(config: VisionTransformerConfig) -> dict[str, object]:
+    return {"model_type": "vit", "architectures": ["ViTForImageClassification"], **write_vit(config)}
+
+
+def write_vit(config: VisionTransformerConfig) -> dict[str, object]:
     return {
-        "model_type": "vit",
-        "architectures": ["ViTForImageClassification"],
         "image_size": list(config.image) if config.image[0] != config.image[1] else config.image[0],
         "patch_size": list(config.patch) if config.patch[0] != config.patch[1] else config.patch[0],
         "num_channels": config.n_channels,

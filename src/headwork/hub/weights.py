@@ -3,11 +3,7 @@
 Files are mapped into memory, and each tensor is read when it is asked for.
 """
 
-import pickle
-import re
-import warnings
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -16,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from headwork.hub.pickles import read_pickle
 from headwork.storage import DamagedError
 from headwork.storage.sealed_json import parse_json, read_text
 
@@ -99,20 +96,7 @@ def _open_safetensors(path: Path, stack: ExitStack) -> dict[str, Stored]:
 
 
 def _open_pickle(path: Path, stack: ExitStack) -> dict[str, Stored]:
-    """By torch's reader that runs nothing but the making of tensors; damage makes it raise anything."""
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError as error:
-        found = re.search(r"WeightsUnpickler error: (.*?)( was not an allowed|\n|$)", str(error))
-        reason = f": {found[1]}" if found else ""
-        raise DamagedError(f"{path} is refused, since it is damaged or holds more than tensors{reason}") from None
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise DamagedError(f"{path} is damaged: {type(error).__name__}, {reason}") from None
-    if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise DamagedError(f"{path} must hold tensors by their names, got something else")
-    return {str(name): _InPickle(tensor.detach()) for name, tensor in tensors.items()}
+    return {name: _InPickle(tensor) for name, tensor in read_pickle(path).items()}
 
 
 @contextmanager

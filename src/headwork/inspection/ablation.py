@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from headwork.checks import check_type
+from headwork.inspection.outputs import choose_points, choose_tensors
 from headwork.inspection.patching import HookEdit, edit_outputs
-from headwork.inspection.recording import choose_points, named_points
+from headwork.inspection.recording import named_points
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.stack import Stack
 from headwork.models.model import describe
@@ -34,8 +35,9 @@ def ablate(
     The output of a head is replaced by zeros, by its mean over all tokens of the same call (without padding, if the
     model was given `visible`), or by that in another input's recording. Of a layer it is what the layer adds to the
     residual stream: with `by="zero"` the stream passes unchanged, with `by="mean"` every token is moved by the mean
-    step. The names are in `describe(model)`. It is a `patch`, and combines with others, with recordings and with
-    generation in the same way.
+    step. The names are in `describe(model)`; of any other `nn.Module` a layer is a module whose first input has the
+    shape of its output (`name[0]` if it returns more). It is a `patch`, and combines with others, with recordings and
+    with generation in the same way.
 
     >>> config = hw.models.DecoderConfig(vocab=100, d_model=8, n_layers=2, heads=choices.Heads(n_heads=2),
     ...     feed_forward=choices.FeedForward(d_ff=32))
@@ -154,7 +156,8 @@ def _layer_edits(model: nn.Module, layers: list[str], by: Ablation, padding: _Pa
         )
     description = describe(model)
     known = named_points(model) if description is None else description.layers
-    return {name: partial(_pass_by, name, by, padding) for name in choose_points(known, layers)}
+    chosen = [name + place for pattern in layers for name, place in choose_tensors(known, pattern)]
+    return {name: partial(_pass_by, name, by, padding) for name in chosen}
 
 
 def _pass_by(name: str, by: Ablation, padding: _Padding, value: Tensor, inputs: tuple[object, ...]) -> Tensor:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from headwork.checks import check_type
+from headwork.inspection.outputs import choose_points
 from headwork.inspection.patching import patch
-from headwork.inspection.recording import check_no_cache, choose_points, named_points, record
+from headwork.inspection.recording import check_no_cache, named_points, record
 from headwork.models.model import evaluation_mode
 
 Inputs = Tensor | tuple[Tensor, ...]

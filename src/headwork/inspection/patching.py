@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from headwork.checks import check_type
-from headwork.inspection.recording import KeepOutput, check_not_compiled, choose_points, named_points
+from headwork.inspection.outputs import choose_tensors, tensors_in, with_tensor, without_fast_path
+from headwork.inspection.recording import KeepOutput, check_not_compiled, named_points
 
 Edit = Callable[[Tensor], Tensor | None] | Tensor | float
 """What to put in a tensor's place: a function of the tensor, another tensor, or a number for all of its entries."""
@@ -47,12 +48,13 @@ def edit_outputs(model: nn.Module, edits: Mapping[str, HookEdit], *, action: str
     points = named_points(model)
     passed: set[str] = set()
     with ExitStack() as hooks:
+        hooks.enter_context(without_fast_path(model))
         for pattern, edit in edits.items():
-            chosen = choose_points(points, [pattern])
-            check_not_compiled(points, chosen, action)
-            for name in chosen:
-                hook = _EditOutput(name, edit, partial(passed.add, pattern))
-                hooks.callback(points[name].register_forward_hook(hook).remove)
+            chosen = choose_tensors(points, pattern)
+            check_not_compiled(points, (name for name, _ in chosen), action)
+            for name, place in chosen:
+                hook = _EditOutput(name, place, edit, partial(passed.add, pattern))
+                hooks.callback(points[name].register_forward_hook(hook, with_kwargs=True).remove)
                 _move_recordings_to_end(points[name])
         yield
     for pattern in edits:
@@ -66,31 +68,44 @@ def edit_outputs(model: nn.Module, edits: Mapping[str, HookEdit], *, action: str
 class _EditOutput:
     """The hook of an edit."""
 
-    def __init__(self, name: str, edit: HookEdit, note_pass: Callable[[], None]) -> None:
-        self.name, self.edit, self.note_pass = name, edit, note_pass
+    def __init__(self, name: str, place: str, edit: HookEdit, note_pass: Callable[[], None]) -> None:
+        self.name, self.place, self.edit, self.note_pass = name, place, edit, note_pass
 
-    def __call__(self, module: nn.Module, inputs: tuple[object, ...], output: object) -> Tensor | None:
+    def __call__(
+        self, module: nn.Module, inputs: tuple[object, ...], keywords: dict[str, object], output: object
+    ) -> object:
         self.note_pass()
-        if not isinstance(output, Tensor):
-            raise TypeError(f"only tensors can be patched, and {self.name} returns a {type(output).__name__}")
-        copy = output.clone()
+        value = self._find(output)
+        copy = value.clone()
         before = None if copy.is_inference() else copy._version  # inference tensors do not count their changes
-        new = self.edit(copy, inputs)
+        new = self.edit(copy, (*inputs, *keywords.values()))
         if new is None or new is copy:
-            unchanged = torch.equal(copy, output) if before is None else copy._version == before
-            return None if unchanged else copy
-        return self._checked(new, output)
+            unchanged = torch.equal(copy, value) if before is None else copy._version == before
+            return None if unchanged else with_tensor(output, self.place, copy)
+        return with_tensor(output, self.place, self._checked(new, value))
+
+    def _find(self, output: object) -> Tensor:
+        found = dict(tensors_in(output))
+        if self.place not in found:
+            several = ", ".join(self.name + place for place in found)
+            hint = f": name one of its tensors, {several}" if several else ""
+            asked = "" if not self.place else f", no {self.name}{self.place}"
+            kind = type(output).__name__
+            raise TypeError(f"only tensors can be patched, and {self.name} returns a {kind}{asked}{hint}")
+        return found[self.place]
 
     def _checked(self, new: object, old: Tensor) -> Tensor:
         if not isinstance(new, Tensor):
-            raise TypeError(f"what is put at {self.name} must be a tensor or None, got {type(new).__name__}")
+            raise TypeError(
+                f"what is put at {self.name}{self.place} must be a tensor or None, got {type(new).__name__}"
+            )
         for what, given, wanted in (
             ("shape", tuple(new.shape), tuple(old.shape)),
             ("dtype", new.dtype, old.dtype),
             ("device", new.device, old.device),
         ):
             if given != wanted:
-                raise ValueError(f"what is put at {self.name} must have the {what} {wanted}, got {given}")
+                raise ValueError(f"what is put at {self.name}{self.place} must have the {what} {wanted}, got {given}")
         return new
 
 

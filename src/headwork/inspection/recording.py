@@ -7,13 +7,14 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from fnmatch import fnmatchcase
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from headwork.checks import check_type, nearest
+from headwork.inspection.outputs import choose_tensors, tensors_in, without_fast_path
 from headwork.layers.hook_point import LazyHookPoint
 from headwork.tables import Table
 
@@ -57,7 +58,8 @@ class Recording(Mapping[str, Tensor]):
         rows = self._rows()
         width = max((len(name) for name, *_ in rows), default=0)
         lines = [f"  {name:<{width}}  {shape}  {calls}".rstrip() for name, shape, calls in rows]
-        return "\n".join([f"Recording: {len(rows)} of {len(self._names)} points passed", *lines])
+        passed = [name for name in self._names if name in self._values or self._inside(name)]
+        return "\n".join([f"Recording: {len(passed)} of {len(self._names)} points passed", *lines])
 
     def _repr_html_(self) -> str:
         return Table(("name", "shape", "calls"), self._rows()).html()
@@ -76,12 +78,18 @@ class Recording(Mapping[str, Tensor]):
     def _calls(self, name: str) -> list[Tensor | Callable[[], Tensor]]:
         if name in self._values:
             return self._values[name]
+        if others := self._inside(name) or self._inside(name.partition("[")[0]):
+            raise KeyError(f"{name!r} is no tensor: the module returns several, there are {', '.join(others)}")
         if name in self._names:
             why = "is recorded, but the model has not passed it: call the model inside the with block"
             raise KeyError(f"{name!r} {why}")
         raise KeyError(f"{name!r} is not recorded{nearest(name, self._names)}")
 
-    def _keep(self, name: str, every_call: bool, value: Tensor | Callable[[], Tensor]) -> None:
+    def _inside(self, name: str) -> list[str]:
+        """The tensors in what a module returned, if it is not one."""
+        return [recorded for recorded in self._values if recorded.startswith(f"{name}[")]
+
+    def _keep(self, every_call: bool, name: str, value: Tensor | Callable[[], Tensor]) -> None:
         earlier = self._values.pop(name, []) if every_call else []
         self._values[name] = [*earlier, value]
 
@@ -90,9 +98,10 @@ class Recording(Mapping[str, Tensor]):
 def record(model: nn.Module, *names: str, every_call: bool = False) -> Iterator[Recording]:
     """Record what passes the named points (all of them, unless some are named) while the block runs.
 
-    A name is that of any module inside the model and stands for what the module returns; `*` matches any part of it.
-    The output of the model itself is called `output`. What is recorded is what flowed on: after `patch`, and after the
-    hooks that were there before.
+    The model is any `nn.Module`. A name is that of any module inside it and stands for what the module returns; `*`
+    matches any part of it. If that is a tuple or a dict, its tensors are called `name[0]`, `name[logits]`. The output
+    of the model itself is called `output`. What is recorded is what flowed on: after `patch`, and after the hooks that
+    were there before.
 
     >>> attention = hw.layers.MultiHeadAttention(d_model=8, n_heads=2)
     >>> x = torch.randn(1, 5, 8)
@@ -106,28 +115,34 @@ def record(model: nn.Module, *names: str, every_call: bool = False) -> Iterator[
       weights  [1, 2, 5, 5]
     """
     points = named_points(model)
-    chosen = choose_points(points, names or ("*",))
+    places: dict[str, set[str]] = {name: set() for name in points}
+    for pattern in names or ("*",):
+        for name, place in choose_tensors(points, pattern):
+            places[name].add(place)
+    chosen = {name: wanted for name, wanted in places.items() if wanted}
     check_not_compiled(points, chosen, "record")
-    seen = Recording(chosen)
+    seen = Recording([name if "" in wanted else name + place for name, wanted in chosen.items() for place in wanted])
     with ExitStack() as hooks:
-        for name in chosen:
-            module, keep = points[name], partial(seen._keep, name, every_call)
+        hooks.enter_context(without_fast_path(model))
+        for name, wanted in chosen.items():
+            module, keep = points[name], partial(seen._keep, every_call)
             if isinstance(module, LazyHookPoint):
-                hooks.callback(module.register_lazy_hook(keep).remove)
+                hooks.callback(module.register_lazy_hook(partial(keep, name)).remove)
             else:
-                hooks.callback(module.register_forward_hook(KeepOutput(keep)).remove)
+                hooks.callback(module.register_forward_hook(KeepOutput(name, wanted, keep)).remove)
         yield seen
 
 
 class KeepOutput:
     """The hook of a recording; `patch` puts its own hooks before it."""
 
-    def __init__(self, keep: Callable[[Tensor], None]) -> None:
-        self.keep = keep
+    def __init__(self, name: str, places: Iterable[str], keep: Callable[[str, Tensor], None]) -> None:
+        self.name, self.places, self.keep = name, tuple(places), keep
 
     def __call__(self, module: nn.Module, inputs: object, output: object) -> None:
-        if isinstance(output, Tensor):
-            self.keep(output)
+        for place, tensor in tensors_in(output):
+            if place.startswith(self.places):
+                self.keep(self.name + place, tensor)
 
 
 def named_points(model: nn.Module) -> dict[str, nn.Module]:
@@ -140,20 +155,6 @@ def named_points(model: nn.Module) -> dict[str, nn.Module]:
     return {name or "output": module for name, module in model.named_modules()}
 
 
-def choose_points(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
-    """The names that match any of the patterns, in which `*` stands for anything; each pattern has to match one.
-
-    >>> choose_points(["layers.0.attention", "layers.1.attention", "lm_head"], ["layers.*"])
-    ['layers.0.attention', 'layers.1.attention']
-    """
-    names, patterns = list(names), list(patterns)
-    for pattern in patterns:
-        check_type(str, "the name of a point, or a pattern of names", name=pattern)
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise ValueError(f"no point is called {pattern!r}{nearest(pattern, names)}")
-    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
-
-
 def check_not_compiled(points: dict[str, nn.Module], chosen: Iterable[str], action: str) -> None:
     """A compiled module runs as one piece, so no hook inside it would be called."""
     compiled = [name for name, module in points.items() if _is_compiled(module)]
@@ -163,12 +164,13 @@ def check_not_compiled(points: dict[str, nn.Module], chosen: Iterable[str], acti
                 where = "a compiled model" if outer == "output" else f"{outer}, which is compiled"
                 raise ValueError(
                     f"{action} cannot look into {where}: its modules no longer run one by one. "
-                    f"Use the model that was given to torch.compile, and call that"
+                    f"Use the model that was given to torch.compile or torch.jit, and call that"
                 )
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
+    is_script = isinstance(module, torch.jit.ScriptModule)
+    return is_script or hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
 
 
 def check_no_cache(action: str, keywords: Mapping[str, object]) -> None:

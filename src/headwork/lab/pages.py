@@ -1,6 +1,7 @@
 """The pages of the lab: one for each claim, an index with the table of verdicts, and the errata."""
 
 import io
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,18 @@ from typing import Any
 from PIL import Image
 
 from headwork.figures import plot_style
-from headwork.lab.catalogue import DOCUMENTS, TITLES
+from headwork.lab.catalogue import DOCUMENTS, SHEETS, TITLES, place
 from headwork.lab.claim import Finding
+from headwork.lab.questions import document_page, page_name
+from headwork.lab.slips import MINOR, SLIPS
+from headwork.lab.verdict import show
 from headwork.serialise import config_to_dict
 from headwork.tables import Table
 
 AnyFinding = Finding[Any, Any]
+ERRATA = ("where", "printed", "right", "measured")
 
-SHEETS = " (a sheet is one of the [five university assignments](../sources.md) that the claims come from)"
+WHAT_A_SHEET_IS = " (a sheet is one of the [five university assignments](../sources.md) that the claims come from)"
 
 
 def write_page(finding: AnyFinding, folder: Path, *, svg: bool = False) -> list[Path]:
@@ -31,12 +36,15 @@ def write_page(finding: AnyFinding, folder: Path, *, svg: bool = False) -> list[
     return [page, picture, drawing]
 
 
-def write_index(findings: Sequence[AnyFinding], folder: Path) -> tuple[Path, Path]:
-    """The pages that need every claim: `index.md` and `errata.md`."""
-    index, errata = folder / "index.md", folder / "errata.md"
-    index.write_text(index_page(findings), encoding="utf-8")
-    errata.write_text(errata_page(findings), encoding="utf-8")
-    return index, errata
+def write_index(findings: Sequence[AnyFinding], folder: Path) -> list[Path]:
+    """The pages that need every claim: `index.md`, `errata.md`, one for each document, and for several seeds those."""
+    pages = {"index.md": index_page(findings), "errata.md": errata_page(findings)}
+    pages |= {page_name(document): document_page(document) for document in SHEETS}
+    if all(finding.n_seeds > 1 for finding in findings):
+        pages["seeds.md"] = seeds_page(findings)
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in pages]
 
 
 def claim_page(finding: AnyFinding) -> str:
@@ -45,14 +53,14 @@ def claim_page(finding: AnyFinding) -> str:
     parts = [
         f"# {claim.name}",
         f"**{claim.says}**",
-        f"{claim.source}{SHEETS}. Verdict: **{finding.outcome}**.",
+        f"{claim.source}{WHAT_A_SHEET_IS}. Verdict: **{finding.outcome}**.",
         f"![{claim.says}]({claim.name}.png)",
         finding.table().markdown(),
         f"{finding.verdict.reason} {claim.confidence}",
         f"## Why\n\n{claim.explanation}",
     ]
     if claim.errata:
-        parts += ["## What the document says", _table_of_errata([finding])]
+        parts += ["## What the document says", Table(ERRATA, tuple(_rows_of_errata([finding]))).markdown()]
     if any(check.near for check in finding.verdict.checks):
         parts += [
             "## Near, and wrong",
@@ -82,20 +90,62 @@ def index_page(findings: Sequence[AnyFinding]) -> str:
         "called sheets. Where a sheet contradicts the measurement, the [errata](errata.md) list it. "
         "`headwork lab NAME` runs one claim, `headwork lab --all` runs all of them, and `make lab` writes these pages "
         "again. [How to add a claim](ADDING.md).",
+        "Every question of the sheets, line by line, with its answer: "
+        + ", ".join(f"[{sheet}]({page_name(sheet)})" for sheet in SHEETS)
+        + ".",
     ]
     columns = ("question", "claim", "what", "predicted", "measured", "tolerance", "verdict")
-    for document, group in _by_document(findings):
-        rows = tuple(
-            (
-                claim.question,
-                f"[{claim.name}]({claim.name}.md): {claim.says}",
-                *found.verdict.headline.cells,
-                found.outcome,
-            )
-            for found in group
-            for claim in (found.claim,)
-        )
-        parts += [f"## {document}", Table(columns, rows).markdown()]
+    for document in DOCUMENTS:
+        rows = [
+            (question, f"[{found.claim.name}]({found.claim.name}.md): {found.claim.says}", *cells, found.outcome)
+            for found in findings
+            for question, cells in _questions(found, document)
+        ]
+        if rows:
+            parts += [f"## {TITLES[document]}", Table(columns, tuple(sorted(rows))).markdown()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _questions(found: AnyFinding, document: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The questions of a document that a claim answers; its numbers stand beside the first."""
+    claim = found.claim
+    if claim.document == document:
+        yield claim.question, found.verdict.headline.cells
+    for other, question in map(place, claim.also):
+        if other == document:
+            yield question, ("", "", "", "")
+
+
+def seeds_page(findings: Sequence[AnyFinding]) -> str:
+    """How much each check varies with the seed, what it tolerates, and the nearest wrong theory that it rejects."""
+    rows = []
+    for found in findings:
+        for check, sd in zip(found.verdict.checks, found.spread, strict=True):
+            nearest = check.nearest
+            wrong = "" if nearest is None else f"{nearest.what}: {show(nearest.predicted)}"
+            off = "" if nearest is None or not math.isfinite(nearest.distance) else f"{nearest.distance:,.3g}"
+            cells = check.cells
+            deviation = "" if sd is None else show(sd)
+            rows.append((found.claim.name, cells[0], cells[1], cells[2], deviation, cells[3], wrong, off))
+    seeds = {found.n_seeds for found in findings}
+    held = [found for found in findings if found.holds]
+    columns = (
+        "claim",
+        "check",
+        "predicted",
+        "measured (first seed)",
+        "SD over seeds",
+        "tolerance",
+        "nearest wrong theory",
+        "off by, in tolerances",
+    )
+    parts = [
+        "# Seeds",
+        f"{len(held)} of {len(findings)} claims hold for every one of {' or '.join(map(str, sorted(seeds)))} seeds, "
+        f"and "
+        "reject every near wrong theory for every one.",
+        Table(columns, tuple(rows)).markdown(),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -106,8 +156,14 @@ def errata_page(findings: Sequence[AnyFinding]) -> str:
         "Errors found in the [five sheets](../sources.md), each with the measurement that shows it. "
         "This page is written by `make lab` from the claims.",
     ]
-    for document, group in _by_document([finding for finding in findings if finding.claim.errata]):
-        parts += [f"## {document}", _table_of_errata(group, link=True)]
+    for document in DOCUMENTS:
+        group = [finding for finding in findings if finding.claim.document == document and finding.claim.errata]
+        rows = list(_rows_of_errata(group, link=True))
+        rows += SLIPS.get(document, ())
+        if rows:
+            parts += [f"## {TITLES[document]}", Table(ERRATA, tuple(rows)).markdown()]
+        if document in MINOR:
+            parts.append("Minor: " + "; ".join(MINOR[document]) + ".")
     return "\n\n".join(parts) + "\n"
 
 
@@ -120,21 +176,11 @@ def _picture(finding: AnyFinding) -> bytes:
     return small.getvalue()
 
 
-def _by_document(findings: Sequence[AnyFinding]) -> Iterator[tuple[str, list[AnyFinding]]]:
-    """The titles of the documents that have findings, with these."""
-    for document in DOCUMENTS:
-        group = [finding for finding in findings if finding.claim.document == document]
-        if group:
-            yield TITLES[document], group
-
-
-def _table_of_errata(findings: Sequence[AnyFinding], *, link: bool = False) -> str:
-    rows = []
+def _rows_of_errata(findings: Sequence[AnyFinding], *, link: bool = False) -> Iterator[tuple[str, str, str, str]]:
     for finding in findings:
         page = f" ([{finding.claim.name}]({finding.claim.name}.md))" if link else ""
         for erratum in finding.claim.errata:
-            rows.append((erratum.where, erratum.printed, erratum.right, erratum.measured(finding.result) + page))
-    return Table(("where", "printed", "right", "measured"), tuple(rows)).markdown()
+            yield erratum.where, erratum.printed, erratum.right, erratum.measured(finding.result) + page
 
 
 def _setting(value: object) -> str:

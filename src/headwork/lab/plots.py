@@ -28,6 +28,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """One for each marker, told apart by colour-blind readers too (Okabe and Ito 2008)."""
 
+COLOUR_OF = {"o": "black", **dict(zip(MARKERS[1:], COLOURS[1:], strict=True))}
+
 FLOOR = 1e-17
 """Where a logarithmic axis shows a difference of exactly 0: below the rounding of double precision."""
 
@@ -43,6 +45,15 @@ def panels(n: int = 1, *, width: float = 6.6, height: float = 2.9, title: str = 
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def series(marker: str) -> dict[str, Any]:
+    """The marker of one of several series, in its own colour; the first marker stays black.
+
+    >>> series("s")
+    {'marker': 's', 'color': '#D55E00'}
+    """
+    return {"marker": marker, "color": COLOUR_OF.get(marker, "black")}
 
 
 def whole_ticks(ax: Axes, axis: Literal["x", "y", "both"] = "x") -> None:

@@ -7,6 +7,7 @@ from headwork.lab.claim import Claim as Claim
 from headwork.lab.claim import Erratum as Erratum
 from headwork.lab.claim import Experiment as Experiment
 from headwork.lab.claim import seeded as seeded
+from headwork.lab.verdict import N_SD as N_SD
 from headwork.lab.verdict import ROUNDING as ROUNDING
 from headwork.lab.verdict import Check as Check
 from headwork.lab.verdict import Verdict as Verdict

@@ -214,15 +214,13 @@ def about(
     return _check(Check(what, predicted, measured, rounding, basis="rounding"), near)
 
 
-def exact(
-    what: str, difference: float, tolerance: float = ROUNDING, *, near: Mapping[str, float] | None = None
-) -> Check:
+def exact(what: str, difference: float, *, eps: float = 4096, near: Mapping[str, float] | None = None) -> Check:
     """A difference of two computations of the same thing: 0, up to rounding; near theories leave a larger one.
 
     >>> print(exact("the matrix form against the loop", 2e-16, near={"without the scale": 0.3}))
     the matrix form against the loop: predicted 0, measured 2e-16, tolerance 9.095e-13
     """
-    check = Check(what, 0, difference, tolerance, basis="rounding")
+    check = Check(what, 0, difference, eps * EPS, basis="rounding")
     return _check(check, {name: replace(check, measured=left) for name, left in (near or {}).items()})
 
 

@@ -1,15 +1,17 @@
 """Multi-head attention: one module for self- and cross-attention, causal or not, cached or not."""
 
 import math
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from headwork import choices
-from headwork.checks import check_divides, check_positive, check_probability
+from headwork import choices, masks
+from headwork.checks import check_above_zero, check_divides, check_positive, check_probability
 from headwork.functional.attention import (
     LARGEST_BETA_FOR_A_SUM,
     attention_scores,
@@ -25,10 +27,12 @@ from headwork.functional.attention import (
 )
 from headwork.functional.fused import fused_attention
 from headwork.functional.processor import check_products
+from headwork.functional.soft_cap import capped_attention, capped_attention_weights, soft_cap
 from headwork.layers.cache import AttentionCache, KeysAndValues
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import HeadwiseLinear, OneToken, affine, linear
-from headwork.layers.positions import RelativeShifts, Rotation
+from headwork.layers.norm import AnyNorm, make_norm
+from headwork.layers.positions import LearnedShifts, RelativeShifts, Rotation
 
 
 class MultiHeadAttention(nn.Module):
@@ -37,7 +41,8 @@ class MultiHeadAttention(nn.Module):
     Queries are made from x, keys from the memory, values from the memory or from `values`. The inputs have the widths
     `d_model`, `d_memory` (d_model unless given) and `d_values` (d_memory unless given), the output has `d_out` (d_model
     unless given). Each head has `d_head` features for queries and keys and `d_value` for values, both d_model / n_heads
-    unless given. Dropout acts on the weights that flow on, never on the weights that are shown.
+    unless given. Queries and keys are normalised if `qk_norm` says how; a query sees only the keys that are less than
+    `window` tokens away. Dropout acts on the weights that flow on, never on the weights that are shown.
 
     >>> attention = MultiHeadAttention(d_model=8, n_heads=2)
     >>> x = torch.randn(1, 5, 8)
@@ -67,9 +72,13 @@ class MultiHeadAttention(nn.Module):
         beta: float | None = None,
         dropout: float = 0.0,
         relative: RelativeShifts | None = None,
+        qk_norm: choices.QKNorm | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__()
-        check_positive(d_model=d_model, n_heads=n_heads, d_head=d_head, d_value=d_value, n_kv_heads=n_kv_heads)
+        check_positive(
+            window=window, d_model=d_model, n_heads=n_heads, d_head=d_head, d_value=d_value, n_kv_heads=n_kv_heads
+        )
         check_positive(d_memory=d_memory, d_values=d_values, d_out=d_out)
         check_probability(dropout=dropout)
         if d_head is None or d_value is None:
@@ -96,7 +105,9 @@ class MultiHeadAttention(nn.Module):
         self.query: nn.Module = linear(d_model, n_heads * d_head, bias=bias)
         self.key: nn.Module = linear(d_memory, n_kv_heads * d_head, bias=bias)
         self.value: nn.Module = linear(self.d_values, n_kv_heads * d_value, bias=bias)
-        self.relative = relative
+        self.relative, self.window, self.qk_norm = relative, window, qk_norm
+        self.query_norm = None if qk_norm is None else _make_qk_norm(qk_norm, n_heads, d_head)
+        self.key_norm = None if qk_norm is None else _make_qk_norm(qk_norm, n_kv_heads, d_head)
         kv_head = "head" if n_kv_heads == n_heads else "kv_head"
         self.queries = HookPoint("batch query head d_head")
         self.keys = HookPoint(f"batch key {kv_head} d_head")
@@ -129,7 +140,7 @@ class MultiHeadAttention(nn.Module):
         values = memory if values is None else values
         self._check(x, memory, values, visible, bias, cache)
         check_products(x)
-        q = rearrange(self.query(x), "batch query (head d) -> batch query head d", head=self.n_heads)
+        q = self._split(self.query(x), self.n_heads, self.query_norm)
         q = self._rotate(self.queries(q), rotation, self.rotated_queries)
         if cache is not None:
             k, v = cache(partial(self._project, memory, values, rotation))
@@ -138,6 +149,8 @@ class MultiHeadAttention(nn.Module):
                 visible, causal = hide_future(visible, x, memory), False
             seen = _hide_unseen_tokens(memory, visible)
             k, v = self._project(seen, seen if values is memory else _hide_unseen_tokens(values, visible), rotation)
+        if self.window is not None:
+            visible = _hide_distant(visible, q, k, self.window)
         heads = self._attend(q, *self._for_each_query_head(k, v), visible, causal, bias)
         heads = self.heads(rearrange(heads, "batch head query d -> batch query head d"))
         return self.out(rearrange(heads, "batch query head d -> batch query (head d)"))
@@ -147,10 +160,10 @@ class MultiHeadAttention(nn.Module):
 
         The new key and value join the cache; a `FixedCache` has those of the memory already.
         """
-        query, key, value, out = affine(self.query), affine(self.key), affine(self.value), affine(self.out)
+        query, key = self._split_one(self.query, self.query_norm), self._split_one(self.key, self.key_norm)
+        value, out = affine(self.value), affine(self.out)
         n_heads, n_kv_heads, d_head, d_value, beta = self.n_heads, self.n_kv_heads, self.d_head, self.d_value, self.beta
-        relative = self.relative
-        attend_hidden = fused_attention if beta <= LARGEST_BETA_FOR_A_SUM else scaled_dot_product_attention
+        relative, window, is_fused, attend_hidden = self.relative, self.window, self._is_fused(), self._attention()
 
         def attend(
             x: Float[Tensor, "batch d_model"],
@@ -160,20 +173,23 @@ class MultiHeadAttention(nn.Module):
             cache: AttentionCache,
         ) -> Float[Tensor, "batch d_out"]:
             def project() -> KeysAndValues:
-                k = key(x).view(-1, n_kv_heads, 1, d_head)
+                k = key(x)
                 v = value(x).view(-1, n_kv_heads, 1, d_value)
                 return k if rotation is None else rotation.rotate(k), v
 
-            q = query(x).view(-1, n_heads, 1, d_head)
+            q = query(x)
             q = q if rotation is None else rotation.rotate(q)
             k, v = cache(project)
+            if window is not None and k.shape[2] > window:
+                k, v = k[:, :, -window:], v[:, :, -window:]
+                visible, bias = (None if t is None else t[..., -window:] for t in (visible, bias))
             if relative is not None:
                 q, bias = add_relative(relative, q, k.shape[2], beta, bias)
             if n_kv_heads < n_heads:  # the heads that share a key become its queries: no key is copied
                 q = q.view(-1, n_kv_heads, n_heads // n_kv_heads, d_head)
                 if bias is not None and bias.shape[1] > 1:
                     bias = bias.reshape(len(bias), n_kv_heads, -1, bias.shape[3])
-            if visible is None and bias is None and beta <= LARGEST_BETA_FOR_A_SUM:
+            if visible is None and bias is None and is_fused:
                 heads = nn.functional.scaled_dot_product_attention(q, k, v, scale=beta)
             else:
                 heads = attend_hidden(q, k, v, visible=visible, bias=bias, beta=beta)
@@ -182,10 +198,31 @@ class MultiHeadAttention(nn.Module):
         return attend
 
     def _project(self, memory: Tensor, values: Tensor, rotation: Rotation | None) -> KeysAndValues:
-        k = rearrange(self.key(memory), "batch key (head d) -> batch key head d", head=self.n_kv_heads)
+        k = self._split(self.key(memory), self.n_kv_heads, self.key_norm)
         v = rearrange(self.value(values), "batch key (head d) -> batch key head d", head=self.n_kv_heads)
         k = self._rotate(self.keys(k), rotation, self.rotated_keys)
         return k, rearrange(self.values(v), "batch key head d -> batch head key d")
+
+    def _split(
+        self, x: Float[Tensor, "batch token d"], n_heads: int, norm: nn.Module | None
+    ) -> Float[Tensor, "batch token head d_head"]:
+        """The heads of queries or keys, normalised each by itself or all together."""
+        if norm is None:
+            return rearrange(x, "batch token (head d) -> batch token head d", head=n_heads)
+        if self.qk_norm is not None and not self.qk_norm.per_head:
+            return rearrange(norm(x), "batch token (head d) -> batch token head d", head=n_heads)
+        return norm(rearrange(x, "batch token (head d) -> batch token head d", head=n_heads))
+
+    def _split_one(self, projection: nn.Module, norm: AnyNorm | None) -> OneToken:
+        """The same for one token in each row, [batch head 1 d_head]."""
+        project, d_head = affine(projection), self.d_head
+        n_heads = self.n_heads if projection is self.query else self.n_kv_heads
+        if norm is None:
+            return lambda x: project(x).view(-1, n_heads, 1, d_head)
+        normalise = norm.one_token()
+        if self.qk_norm is not None and not self.qk_norm.per_head:
+            return lambda x: normalise(project(x)).view(-1, n_heads, 1, d_head)
+        return lambda x: normalise(project(x).view(-1, n_heads, 1, d_head))
 
     def _rotate(
         self, x: Tensor, rotation: Rotation | None, rotated: HookPoint
@@ -208,8 +245,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "batch head query d_value"]:
         if self.relative is not None:
             q, bias = add_relative(self.relative, q, k.shape[2], self.beta, bias)
-        scores = partial(masked_scores, q, k, self.beta, bias, visible, causal)
-        weights = partial(attention_weights, q, k, visible=visible, causal=causal, bias=bias, beta=self.beta)
+        scores = partial(self._scores, q, k, bias, visible, causal)
+        weights = partial(self._weights, q, k, bias, visible, causal)
         dropout = self.dropout if self.training else 0.0
         new_scores = self.scores.publish(scores)
         if new_scores is not None:  # the mask still holds, and a score of -inf hides one more key
@@ -218,10 +255,28 @@ class MultiHeadAttention(nn.Module):
             beta = 1.0 if self.beta < math.inf else math.inf
             weights = partial(softargmax, new_scores, beta, not_hidden if mask is None else mask & not_hidden)
         new_weights = self.weights.publish(weights)
-        if new_scores is None and new_weights is None and self.beta <= LARGEST_BETA_FOR_A_SUM:
+        if new_scores is None and new_weights is None and self._is_fused():
             return fused_attention(q, k, v, visible=visible, causal=causal, bias=bias, beta=self.beta, dropout=dropout)
         (v,) = hide_unseen(visible, v)
         return nn.functional.dropout(weights() if new_weights is None else new_weights, dropout) @ v
+
+    def _scores(
+        self, q: Tensor, k: Tensor, bias: Tensor | None, visible: Tensor | None, causal: bool
+    ) -> Float[Tensor, "batch head query key"]:
+        return masked_scores(q, k, self.beta, bias, visible, causal)
+
+    def _weights(
+        self, q: Tensor, k: Tensor, bias: Tensor | None, visible: Tensor | None, causal: bool
+    ) -> Float[Tensor, "batch head query key"]:
+        return attention_weights(q, k, visible=visible, causal=causal, bias=bias, beta=self.beta)
+
+    def _is_fused(self) -> bool:
+        """Whether PyTorch's kernel says what this layer says."""
+        return self.beta <= LARGEST_BETA_FOR_A_SUM
+
+    def _attention(self) -> Callable[..., Tensor]:
+        """From q, k and v to the heads: (q, k, v, visible=, bias=, beta=)."""
+        return fused_attention if self._is_fused() else scaled_dot_product_attention
 
     def _check(
         self,
@@ -243,8 +298,8 @@ class MultiHeadAttention(nn.Module):
                 )
             if not t.is_floating_point():
                 raise TypeError(f"{name} must hold real numbers, got dtype {t.dtype}")
-        if len(x) != len(memory):
-            raise ValueError(f"x and memory must have the same batch size, got {len(x)} and {len(memory)}")
+        if x.shape[0] != memory.shape[0]:
+            raise ValueError(f"x and memory must have the same batch size, got {x.shape[0]} and {memory.shape[0]}")
         if values.shape[:2] != memory.shape[:2]:
             raise ValueError(
                 f"values must have one token for each key, (batch, key) = {tuple(memory.shape[:2])}, "
@@ -260,7 +315,7 @@ class MultiHeadAttention(nn.Module):
                 f"got shape {tuple(visible.shape)}{remedy}"
             )
         if cache is None:
-            check_visible(visible, torch.Size((len(x), self.n_heads, x.shape[1], memory.shape[1])))
+            check_visible(visible, torch.Size((x.shape[0], self.n_heads, x.shape[1], memory.shape[1])))
 
 
 class SplitHeadAttention(MultiHeadAttention):
@@ -290,16 +345,55 @@ class SplitHeadAttention(MultiHeadAttention):
         self.value = HeadwiseLinear(d_model, n_heads, bias=bias)
 
 
+class CappedAttention(MultiHeadAttention):
+    """Attention whose scores cannot grow beyond a cap: c tanh(beta q k^T / c), as in Gemma 2. No fused kernel has it.
+
+    >>> x = torch.randn(1, 5, 8)
+    >>> CappedAttention(d_model=8, n_heads=2, cap=50.0)(x, causal=True).shape
+    torch.Size([1, 5, 8])
+    """
+
+    def __init__(self, d_model: int, n_heads: int, *, cap: float, **others: Any) -> None:
+        super().__init__(d_model, n_heads, **others)
+        check_above_zero(cap=cap)
+        check_beta_of_sum(self.beta)
+        self.cap = cap
+
+    def one_token(self) -> OneToken:
+        return super().one_token()
+
+    def _scores(
+        self, q: Tensor, k: Tensor, bias: Tensor | None, visible: Tensor | None, causal: bool
+    ) -> Float[Tensor, "batch head query key"]:
+        scores = soft_cap(masked_scores(q, k, self.beta, None, None, False), self.cap)
+        scores = (scores if bias is None else scores + bias).to(q.dtype)
+        visible = hide_future(visible, q, k) if causal else visible
+        return scores if visible is None else scores.masked_fill(~visible, -math.inf)
+
+    def _weights(
+        self, q: Tensor, k: Tensor, bias: Tensor | None, visible: Tensor | None, causal: bool
+    ) -> Float[Tensor, "batch head query key"]:
+        return capped_attention_weights(q, k, self.cap, visible=visible, causal=causal, bias=bias, beta=self.beta)
+
+    def _is_fused(self) -> bool:
+        return False
+
+    def _attention(self) -> Callable[..., Tensor]:
+        return partial(capped_attention, cap=self.cap)
+
+
 def make_attention(
     choice: choices.AnyHeads,
     d_model: int,
     *,
     position: choices.TextPositions | choices.GridPositions = choices.NoPositions(),
     dropout: float = 0.0,
+    window: int | None = None,
 ) -> MultiHeadAttention:
     match choice:
         case choices.Heads():
-            attention = MultiHeadAttention(
+            kind = MultiHeadAttention if choice.softcap is None else partial(CappedAttention, cap=choice.softcap)
+            attention = kind(
                 d_model,
                 choice.n_heads,
                 d_head=choice.d_head,
@@ -309,12 +403,19 @@ def make_attention(
                 out_bias=choice.out_bias,
                 beta=choice.beta,
                 dropout=dropout,
+                qk_norm=choice.qk_norm,
+                window=window,
             )
         case choices.SplitHeads():
             attention = SplitHeadAttention(d_model, choice.n_heads, bias=choice.bias, dropout=dropout)
+            attention.window = window
+    n_heads, d_head = attention.n_heads, attention.d_head
     if isinstance(position, choices.RelativePositions):
         check_beta_of_sum(attention.beta)
-        attention.relative = RelativeShifts(d_model, attention.n_heads, attention.d_head)
+        attention.relative = RelativeShifts(d_model, n_heads, d_head)
+    if isinstance(position, choices.LearnedRelativePositions):
+        check_beta_of_sum(attention.beta)
+        attention.relative = LearnedShifts(n_heads, d_head, position.max_distance, biases=position.biases)
     return attention
 
 
@@ -344,6 +445,22 @@ def add_relative(
     """The queries and the bias with what a relative position code adds to them."""
     q, shift_bias = relative(q, n_key, beta)
     return q, shift_bias if bias is None else bias + shift_bias
+
+
+def _make_qk_norm(choice: choices.QKNorm, n_heads: int, d_head: int) -> AnyNorm:
+    norm = make_norm(choice.norm, d_head if choice.per_head else n_heads * d_head)
+    norm.axes = "batch token head d_head" if choice.per_head else "batch token d_heads"
+    return norm
+
+
+def _hide_distant(
+    visible: Tensor | None, q: Float[Tensor, "... query _"], k: Float[Tensor, "... key _"], window: int
+) -> Tensor | None:
+    """What is visible and less than `window` tokens away; nothing is made where all keys are."""
+    if k.shape[-2] <= window:
+        return visible
+    near = masks.window(q.shape[-2], k.shape[-2], window - 1, device=q.device)
+    return near if visible is None else near & visible
 
 
 def _hide_unseen_tokens(memory: Tensor, visible: Tensor | None) -> Float[Tensor, "batch key d"]:

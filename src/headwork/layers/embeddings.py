@@ -9,9 +9,11 @@ from torch import Tensor, nn
 from headwork import choices
 from headwork.checks import check_positive, check_type
 from headwork.functional.embedding import look_up
-from headwork.functional.patches import embed_patches, grid_of
+from headwork.functional.patches import embed_patches, grid_of, patches_from_image
 from headwork.functional.processor import check_products
+from headwork.functional.soft_cap import soft_cap
 from headwork.layers.linear import OneToken, affine_map, linear
+from headwork.layers.norm import LayerNorm
 
 
 class TokenEmbedding(nn.Module):
@@ -72,6 +74,7 @@ class LMHead(nn.Module):
                 self.scale = 1.0
                 self.weight = linear(d_model, vocab, bias=False).weight
         self.bias = nn.Parameter(torch.zeros(vocab)) if choice.bias else None
+        self.softcap = choice.softcap
 
     def forward(
         self, x: Float[Tensor, "batch token d_model"], embedding: TokenEmbedding
@@ -79,10 +82,13 @@ class LMHead(nn.Module):
         """The logits of hidden states x; `embedding` is the table that a tied head multiplies with."""
         check_products(x)
         x = x if self.scale == 1.0 else x * self.scale
-        return nn.functional.linear(x, self._matrix(embedding), self.bias)
+        logits = nn.functional.linear(x, self._matrix(embedding), self.bias)
+        return logits if self.softcap is None else soft_cap(logits, self.softcap)
 
     def one_token(self, embedding: TokenEmbedding) -> OneToken:
-        score, scale = affine_map(self._matrix(embedding), self.bias), self.scale
+        score, scale, cap = affine_map(self._matrix(embedding), self.bias), self.scale, self.softcap
+        if cap is not None:
+            return lambda x: soft_cap(score(x * scale), cap)
         return score if scale == 1.0 else lambda x: score(x * scale)
 
     def extra_repr(self) -> str:
@@ -123,3 +129,25 @@ class PatchEmbedding(nn.Module):
 
     def extra_repr(self) -> str:
         return f"n_channels={self.n_channels}, patch={self.patch}, d_model={len(self.weight)}"
+
+
+class NormalisedPatchEmbedding(PatchEmbedding):
+    """The same with a norm of the pixels of each patch before the map, and one of its features behind it.
+
+    Kumar, Dehghani and Houlsby, "Dual PatchNorm", 2023.
+
+    >>> NormalisedPatchEmbedding(n_channels=3, patch=(4, 4), d_model=8)(torch.randn(1, 3, 8, 8)).shape
+    torch.Size([1, 4, 8])
+    """
+
+    def __init__(self, n_channels: int, patch: tuple[int, int], d_model: int) -> None:
+        super().__init__(n_channels, patch, d_model)
+        self.pixel_norm = LayerNorm(n_channels * patch[0] * patch[1])
+        self.norm = LayerNorm(d_model)
+        self.pixel_norm.axes = "batch token pixel"
+
+    def forward(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch token d_model"]:
+        self.grid(image)
+        check_products(image)
+        pixels = self.pixel_norm(patches_from_image(image, self.patch))
+        return self.norm(nn.functional.linear(pixels, self.weight.flatten(1), self.bias))

@@ -97,15 +97,6 @@ class GatedFeedForward(FeedForward):
         return lambda x: down(activation(gate(x)) * up(x))
 
 
-def make_feed_forward(choice: choices.AnyFeedForward, d_model: int, *, dropout: float = 0.0) -> FeedForward:
-    match choice:
-        case choices.FeedForward():
-            kind: type[FeedForward] = FeedForward
-        case choices.GatedFeedForward():
-            kind = GatedFeedForward
-    return kind(d_model, choice.d_ff, activation=choice.activation, bias=choice.bias, dropout=dropout)
-
-
 def find_activation(name: choices.Activation) -> Callable[[Tensor], Tensor]:
     if name not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {name!r}")

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from headwork.functional.embedding import look_up
 from headwork.functional.int8 import Int8Matrix, round_rows
+from headwork.functional.soft_cap import soft_cap
 from headwork.layers.embeddings import LMHead, TokenEmbedding
 from headwork.layers.linear import OneToken
 
@@ -88,6 +89,7 @@ class Int8LMHead(LMHead):
         nn.Module.__init__(self)
         self.vocab, self.d_model, self.scale, self.bias = head.vocab, head.d_model, head.scale, _frozen(head.bias)
         self.matrix = None if head.weight is None else Int8Matrix(head.weight)
+        self.softcap = head.softcap
 
     def forward(
         self, x: Float[Tensor, "batch token d_model"], embedding: TokenEmbedding
@@ -96,6 +98,10 @@ class Int8LMHead(LMHead):
         return self.one_token(embedding)(x.reshape(-1, self.d_model)).view(*x.shape[:-1], self.vocab)
 
     def one_token(self, embedding: TokenEmbedding) -> OneToken:
+        score, cap = self._score(embedding), self.softcap
+        return score if cap is None else lambda x: soft_cap(score(x), cap)
+
+    def _score(self, embedding: TokenEmbedding) -> OneToken:
         matrix, scale, bias = self.matrix, self.scale, self.bias
         if matrix is None:
             assert isinstance(embedding, Int8Embedding)

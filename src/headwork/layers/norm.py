@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.functional.fused import fused_layer_norm, fused_rms_norm
+from headwork.functional.norm import unbiased_layer_norm
 from headwork.layers.linear import OneToken
 
 
@@ -62,14 +63,48 @@ class RMSNorm(nn.Module):
         return f"d_model={len(self.weight)}, eps={self.eps}"
 
 
+class UnbiasedLayerNorm(nn.Module):
+    """Mean 0 and unbiased deviation 1 over the features of each token, then a learned scale and shift.
+
+    >>> UnbiasedLayerNorm(8)(torch.randn(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    axes = "batch token d_model"
+
+    def __init__(self, d_model: int, *, eps: float = 1e-6) -> None:
+        super().__init__()
+        if d_model < 2:
+            raise ValueError(f"d_model must be 2 or more for the unbiased deviation, got {d_model}")
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        check_width(x, self.weight)
+        return unbiased_layer_norm(x, self.weight, self.bias, self.eps)
+
+    def one_token(self) -> OneToken:
+        weight, bias, eps = self.weight, self.bias, self.eps
+        return lambda x: unbiased_layer_norm(x, weight, bias, eps)
+
+    def extra_repr(self) -> str:
+        return f"d_model={len(self.weight)}, eps={self.eps}"
+
+
+AnyNorm = LayerNorm | RMSNorm | UnbiasedLayerNorm
+
+
 def check_width(x: Tensor, weight: Tensor) -> None:
     if x.shape[-1:] != weight.shape:
         raise ValueError(f"x must have the width d_model={len(weight)}, got shape {tuple(x.shape)}")
 
 
-def make_norm(choice: choices.AnyNorm, d_model: int) -> LayerNorm | RMSNorm:
+def make_norm(choice: choices.AnyNorm, d_model: int) -> AnyNorm:
     match choice:
         case choices.LayerNorm():
             return LayerNorm(d_model, eps=choice.eps, bias=choice.bias)
         case choices.RMSNorm():
             return RMSNorm(d_model, eps=choice.eps)
+        case choices.UnbiasedLayerNorm():
+            return UnbiasedLayerNorm(d_model, eps=choice.eps)

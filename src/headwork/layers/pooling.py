@@ -18,6 +18,8 @@ class Pooling(nn.Module):
     """
 
     axes = "batch d_model"
+    n_vectors = 1
+    """So many vectors of the width d_model, side by side, come out for each image or text."""
 
     def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch longer d_model"]:
         """The tokens of an image before the layers, with those of the pooling; the same ones unless it has any."""
@@ -45,12 +47,41 @@ class ClassTokenPooling(Pooling):
         self.class_token = nn.Parameter(torch.randn(d_model) * 0.02)
 
     def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch longer d_model"]:
-        return torch.cat([self.class_token.expand(len(tokens), 1, -1), tokens], dim=1)
+        return torch.cat([self.class_token.expand(tokens.shape[0], 1, -1), tokens], dim=1)
 
     def forward(
         self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
     ) -> Float[Tensor, "batch d_model"]:
         return tokens[:, 0]
+
+
+class DistillationTokenPooling(ClassTokenPooling):
+    """DeiT: a class token and a distillation token join in front, and their outputs are read side by side.
+
+    One head for each, averaged, is one linear map of both. Touvron et al., "Training data-efficient image
+    transformers", 2021.
+
+    >>> pooling = DistillationTokenPooling(8)
+    >>> tokens = pooling.join(torch.randn(2, 4, 8))
+    >>> tokens.shape, pooling(tokens).shape
+    (torch.Size([2, 6, 8]), torch.Size([2, 16]))
+    """
+
+    axes = "batch d_both"
+    n_vectors = 2
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.distillation_token = nn.Parameter(torch.randn(d_model) * 0.02)
+
+    def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch longer d_model"]:
+        both = torch.stack([self.class_token, self.distillation_token])
+        return torch.cat([both.expand(len(tokens), 2, -1), tokens], dim=1)
+
+    def forward(
+        self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
+    ) -> Float[Tensor, "batch d_both"]:
+        return tokens[:, :2].flatten(1)
 
 
 class FirstTokenPooling(Pooling):
@@ -67,7 +98,7 @@ class FirstTokenPooling(Pooling):
         if visible is None:
             return tokens[:, 0]
         first = visible.int().argmax(1)
-        return tokens[torch.arange(len(tokens), device=tokens.device), first]
+        return tokens[torch.arange(tokens.shape[0], device=tokens.device), first]
 
 
 class MeanPooling(Pooling):
@@ -85,6 +116,24 @@ class MeanPooling(Pooling):
             return tokens.mean(1)
         n_visible = visible.sum(1, keepdim=True).clamp(min=1)
         return tokens.masked_fill(~visible[:, :, None], 0.0).sum(1) / n_visible
+
+
+class MaxPooling(Pooling):
+    """The largest value of each feature over all visible tokens.
+
+    >>> MaxPooling()(torch.randn(2, 4, 8)).shape
+    torch.Size([2, 8])
+    """
+
+    def forward(
+        self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
+    ) -> Float[Tensor, "batch d_model"]:
+        check_padding(visible, (tokens.shape[0], tokens.shape[1]))
+        if visible is None:
+            return tokens.amax(1)
+        seen = visible[:, :, None]
+        largest = tokens.masked_fill(~seen, -torch.inf).amax(1)
+        return largest.masked_fill(~seen.any(1), 0.0)  # where nothing is visible
 
 
 class AttentionPooling(Pooling):
@@ -108,7 +157,7 @@ class AttentionPooling(Pooling):
     ) -> Float[Tensor, "batch d_model"]:
         check_padding(visible, (tokens.shape[0], tokens.shape[1]))
         of_keys = None if visible is None else masks.key_padding(visible)
-        pooled = self.attention(self.probe.expand(len(tokens), 1, -1), tokens, of_keys)
+        pooled = self.attention(self.probe.expand(tokens.shape[0], 1, -1), tokens, of_keys)
         return (pooled + self.feed_forward(self.norm(pooled))).squeeze(1)
 
 
@@ -116,9 +165,13 @@ def make_pooling(choice: choices.ImagePooling | choices.TextPooling, d_model: in
     match choice:
         case choices.ClassToken():
             return ClassTokenPooling(d_model)
+        case choices.DistillationToken():
+            return DistillationTokenPooling(d_model)
         case choices.FirstToken():
             return FirstTokenPooling()
         case choices.MeanPooling():
             return MeanPooling()
+        case choices.MaxPooling():
+            return MaxPooling()
         case choices.AttentionPooling():
             return AttentionPooling(d_model, choice.n_heads)

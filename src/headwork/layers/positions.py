@@ -35,8 +35,16 @@ from headwork.checks import check_one_of, check_positive
 from headwork.functional.embedding import look_up
 from headwork.functional.positions import sinusoidal_positions, sinusoidal_positions_2d, sinusoids
 from headwork.functional.processor import check_products, has_numbers
-from headwork.functional.relative import alibi_bias, pick_by_shift, relative_index, t5_buckets
-from headwork.functional.rotary import rotary_angles, rotate
+from headwork.functional.relative import alibi_bias, distance, pick_by_shift, relative_index, t5_buckets
+from headwork.functional.rotary import (
+    llama3_frequencies,
+    ntk_base,
+    rotary_angles,
+    rotary_frequencies,
+    rotate,
+    yarn_attention_factor,
+    yarn_frequencies,
+)
 from headwork.layers.linear import linear
 
 
@@ -46,9 +54,20 @@ class Rotation:
 
     angles: Float[Tensor, "#batch 1 token pair"]
     layout: Literal["interleaved", "halves"]
+    n_kept: int = 0
+    """So many features at the end of each head stay as they are."""
+    scale: float = 1.0
+    """What is rotated is multiplied by it."""
 
     def rotate(self, x: Float[Tensor, "batch head token d_head"]) -> Float[Tensor, "batch head token d_head"]:
-        return rotate(x, self.angles, self.layout)
+        if not self.n_kept:
+            return self._rotate(x)
+        rotated, kept = x[..., : -self.n_kept], x[..., -self.n_kept :]
+        return torch.cat([self._rotate(rotated), kept], dim=-1)
+
+    def _rotate(self, x: Float[Tensor, "batch head token d"]) -> Float[Tensor, "batch head token d"]:
+        rotated = rotate(x, self.angles, self.layout)
+        return rotated if self.scale == 1.0 else self.scale * rotated
 
 
 class Positions(nn.Module):
@@ -86,11 +105,7 @@ class LearnedPositions(Positions):
         self.table = nn.Parameter(torch.randn(max_tokens, d_model) * 0.02)
 
     def vectors(self, positions: Int[Tensor, "#batch token"], n_total: int) -> Float[Tensor, "#batch token d_model"]:
-        too_many = n_total > len(self.table)
-        if too_many and (not has_numbers(positions) or positions.max() >= len(self.table)):  # padding has no position
-            raise ValueError(
-                f"a sequence must not be longer than the {len(self.table)} learned positions, got {n_total} tokens"
-            )
+        check_length(positions, n_total, len(self.table), "learned positions")
         return look_up(positions, self.table, "positions")
 
     def extra_repr(self) -> str:
@@ -125,7 +140,10 @@ class SinusoidalPositions(Positions):
 
 
 class RotaryPositions(Positions):
-    """Queries and keys are rotated by an angle that grows with the position; any length.
+    """Queries and keys are rotated by an angle that grows with the position.
+
+    Of the features of a head the first `fraction` is rotated; `scaling` slows the rotation down; sequences of more than
+    `max_tokens` (None: any length) are refused.
 
     >>> rotation = RotaryPositions(d_head=4).rotation(torch.arange(5)[None])
     >>> rotation.rotate(torch.randn(2, 3, 5, 4)).shape
@@ -133,17 +151,71 @@ class RotaryPositions(Positions):
     """
 
     def __init__(
-        self, d_head: int, *, base: float = 10_000.0, layout: Literal["interleaved", "halves"] = "halves"
+        self,
+        d_head: int,
+        *,
+        base: float = 10_000.0,
+        layout: Literal["interleaved", "halves"] = "halves",
+        fraction: float = 1.0,
+        scaling: choices.RotaryScaling | None = None,
+        max_tokens: int | None = None,
     ) -> None:
         super().__init__()
-        if d_head % 2:
+        check_positive(max_tokens=max_tokens)
+        self.d_rotated = int(d_head * fraction)
+        if d_head % 2 and fraction == 1:
             raise ValueError(f"d_head must be even (rotary positions rotate pairs of features), got {d_head}")
+        if not 2 <= self.d_rotated <= d_head or self.d_rotated % 2:
+            raise ValueError(
+                "fraction must leave an even number of features, at most d_head, that are rotated in pairs, "
+                f"got fraction={fraction} of d_head={d_head}"
+            )
         check_one_of(("interleaved", "halves"), layout=layout)
         self.d_head, self.base, self.layout = d_head, base, layout
+        self.fraction, self.scaling, self.max_tokens = fraction, scaling, max_tokens
+
+    def vectors(self, positions: Int[Tensor, "#batch token"], n_total: int) -> None:
+        """Nothing is added; but there may be no more positions."""
+        if self.max_tokens is not None:
+            check_length(positions, n_total, self.max_tokens, "positions that the model was made for")
 
     def rotation(self, positions: Int[Tensor, "#batch token"]) -> Rotation:
-        angles = rotary_angles(positions, self.d_head, base=self.base)
-        return Rotation(rearrange(angles, "batch token pair -> batch 1 token pair"), self.layout)
+        return Rotation(
+            rearrange(self._angles(positions), "batch token pair -> batch 1 token pair"),
+            self.layout,
+            n_kept=self.d_head - self.d_rotated,
+            scale=self._scale(),
+        )
+
+    def _angles(self, positions: Int[Tensor, "#batch token"]) -> Float[Tensor, "#batch token pair"]:
+        if self.scaling is None:
+            return rotary_angles(positions, self.d_rotated, base=self.base)
+        frequencies = rotary_frequencies(self.d_rotated, base=self.base, device=positions.device)
+        match self.scaling:
+            case choices.LinearScaling(factor=factor):
+                slower = frequencies / factor
+            case choices.NTKScaling(factor=factor):
+                base = ntk_base(self.base, factor, self.d_rotated)
+                slower = rotary_frequencies(self.d_rotated, base=base, device=positions.device)
+            case choices.Llama3Scaling(factor=factor, original_max_tokens=n_tokens, low=low, high=high):
+                slower = llama3_frequencies(frequencies, factor=factor, n_tokens=n_tokens, low=low, high=high)
+            case choices.YarnScaling(factor=factor, original_max_tokens=n_tokens, fast=fast, slow=slow):
+                slower = yarn_frequencies(
+                    frequencies,
+                    base=self.base,
+                    factor=factor,
+                    n_tokens=n_tokens,
+                    fast=fast,
+                    slow=slow,
+                    whole_pairs=self.scaling.whole_pairs,
+                )
+        return positions.unsqueeze(-1) * slower
+
+    def _scale(self) -> float:
+        if not isinstance(self.scaling, choices.YarnScaling):
+            return 1.0
+        given = self.scaling.attention_factor
+        return yarn_attention_factor(self.scaling.factor) if given is None else given
 
 
 class AlibiPositions(Positions):
@@ -223,6 +295,38 @@ class RelativeShifts(nn.Module):
         return rearrange(codes, "shift (head d) -> head shift d", head=self.n_heads)
 
 
+class LearnedShifts(RelativeShifts):
+    """A learned code r for each shift of at most `max_distance` (a further one has that of the last), in each head.
+
+    The score is q.k + q.r or, with `biases`, (q + u).k + q.r + b: one vector u for all queries, a number b for each
+    shift. Shaw et al., "Self-attention with relative position representations", 2018.
+
+    >>> q, bias = LearnedShifts(n_heads=2, d_head=4, max_distance=3)(torch.randn(1, 2, 3, 4), n_key=5, beta=0.5)
+    >>> q.shape, bias.shape
+    (torch.Size([1, 2, 3, 4]), torch.Size([1, 2, 3, 5]))
+    """
+
+    def __init__(self, n_heads: int, d_head: int, max_distance: int, *, biases: bool = False) -> None:
+        nn.Module.__init__(self)
+        check_positive(n_heads=n_heads, d_head=d_head, max_distance=max_distance)
+        self.n_heads, self.max_distance = n_heads, max_distance
+        self.table = nn.Parameter(torch.randn(n_heads, 2 * max_distance + 1, d_head) * 0.02)
+        self.shift_bias = nn.Parameter(torch.zeros(n_heads, 2 * max_distance + 1)) if biases else None
+        self.query_bias = nn.Parameter(torch.zeros(n_heads, d_head)) if biases else None
+
+    def forward(
+        self, q: Float[Tensor, "batch head query d_head"], n_key: int, beta: float
+    ) -> tuple[Float[Tensor, "batch head query d_head"], Float[Tensor, "batch head query key"]]:
+        """The queries with u added (if there is one), and what the scaled scores gain from the shifts."""
+        check_products(q)
+        by_shift = q @ self.table.mT
+        if self.shift_bias is not None:
+            by_shift = by_shift + self.shift_bias[:, None, :]
+        ahead = distance(q.shape[2], n_key, device=q.device).clamp(-self.max_distance, self.max_distance)
+        bias = beta * pick_by_shift(by_shift, ahead + self.max_distance)
+        return q if self.query_bias is None else q + self.query_bias[:, None, :], bias
+
+
 class LearnedGrid(nn.Module):
     """A learned vector for each patch; a grid of another size gets them by bicubic interpolation.
 
@@ -267,6 +371,12 @@ class SinusoidalGrid(nn.Module):
         return patches + rearrange(table.to(patches.dtype), "row column d_model -> 1 (row column) d_model")
 
 
+def check_length(positions: Int[Tensor, "#batch token"], n_total: int, limit: int, of_what: str) -> None:
+    """Raise for positions from the limit on; padding has no position, so that more tokens may fit."""
+    if n_total > limit and (not has_numbers(positions) or positions.max() >= limit):
+        raise ValueError(f"a sequence must not be longer than the {limit} {of_what}, got {n_total} tokens")
+
+
 def count_positions(
     x: Tensor, *, n_past: int = 0, visible: Bool[Tensor, "batch key"] | None = None
 ) -> Int[Tensor, "#batch token"]:
@@ -293,14 +403,23 @@ def make_positions(
 ) -> Positions:
     """What the stack adds and rotates; relative positions are in each attention, those of a grid join the patches."""
     match choice:
-        case choices.NoPositions() | choices.RelativePositions() | choices.LearnedGrid() | choices.SinusoidalGrid():
+        case choices.NoPositions() | choices.LearnedGrid() | choices.SinusoidalGrid():
+            return Positions()
+        case choices.RelativePositions() | choices.LearnedRelativePositions():
             return Positions()
         case choices.LearnedPositions():
             return LearnedPositions(choice.max_tokens, d_model)
         case choices.SinusoidalPositions():
             return SinusoidalPositions(d_model, base=choice.base, layout=choice.layout)
         case choices.RotaryPositions():
-            return RotaryPositions(d_head, base=choice.base, layout=choice.layout)
+            return RotaryPositions(
+                d_head,
+                base=choice.base,
+                layout=choice.layout,
+                fraction=choice.fraction,
+                scaling=choice.scaling,
+                max_tokens=choice.max_tokens,
+            )
         case choices.AlibiPositions():
             return AlibiPositions(n_heads)
         case choices.BucketPositions():

@@ -1,8 +1,9 @@
 """A stack of layers with all that they share: positions, masks, cache and the norms around them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from typing import ClassVar
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -14,11 +15,19 @@ from headwork.layers.cache import DecoderCache
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import OneToken
 from headwork.layers.norm import make_norm
-from headwork.layers.positions import LearnedPositions, Positions, RelativeShifts, count_positions, make_positions
+from headwork.layers.other_layers import BranchNormLayer, ParallelLayer, SandwichLayer, one_token_of
+from headwork.layers.positions import (
+    LearnedPositions,
+    LearnedShifts,
+    Positions,
+    RelativeShifts,
+    count_positions,
+    make_positions,
+)
 from headwork.layers.transformer_layer import DecoderLayer, EncoderLayer
 from headwork.serialise import Checked
 
-_PLAIN = {nn.Linear, nn.Dropout, HookPoint, LazyHookPoint, RelativeShifts}
+_PLAIN = {nn.Linear, nn.ModuleList, nn.Dropout, HookPoint, LazyHookPoint, RelativeShifts, LearnedShifts}
 """Modules that the layer around them reads or calls as they are, or that do nothing when nobody looks."""
 
 
@@ -34,6 +43,11 @@ class StackConfig(Checked):
     position: choices.TextPositions | choices.GridPositions
     dropout: Probability
     attention_dropout: Probability
+    embedding_norm: bool | None = None
+    """Whether the embedded tokens are normalised; None: as is usual for the model."""
+    final_norm: bool | None = None
+    """Whether the output of the last layer is normalised; None: after pre-norm layers, and after no others."""
+    usually_embedding_norm: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,13 +61,26 @@ class StackConfig(Checked):
         return self.d_model // self.heads.n_heads if given is None else given
 
     @property
+    def has_embedding_norm(self) -> bool:
+        usual = self.usually_embedding_norm and self.norm_order == "post"
+        return usual if self.embedding_norm is None else self.embedding_norm
+
+    @property
+    def has_final_norm(self) -> bool:
+        return self.norm_order == "pre" if self.final_norm is None else self.final_norm
+
+    @property
     def max_tokens(self) -> int | None:
         """The longest sequence that has positions; None: any length."""
-        return self.position.max_tokens if isinstance(self.position, choices.LearnedPositions) else None
+        if isinstance(self.position, choices.LearnedPositions | choices.RotaryPositions):
+            return self.position.max_tokens
+        return None
 
 
 class Stack(nn.Module):
     """Positions join the embedded tokens, then layer after layer, then the final norm (of a pre-norm stack).
+
+    The layers with the numbers `local_layers` get the rotation of `local_positions` instead (if there are any).
 
     A layer is any module that keeps the shape of x. It is called as
 
@@ -82,10 +109,13 @@ class Stack(nn.Module):
         embedding_norm: nn.Module | None = None,
         dropout: float = 0.0,
         final_norm: nn.Module | None = None,
+        local_positions: Positions | None = None,
+        local_layers: Collection[int] = (),
     ) -> None:
         super().__init__()
         check_probability(dropout=dropout)
         self.positions = Positions() if positions is None else positions
+        self.local_positions, self.local_layers = local_positions, frozenset(local_layers)
         self.embedding_norm = embedding_norm
         self.dropout = nn.Dropout(dropout)
         self.embedded = HookPoint("batch token d_model")
@@ -111,7 +141,7 @@ class Stack(nn.Module):
         """From embedded tokens to hidden states; `visible` marks the real tokens, those in the cache included."""
         n_past = 0 if cache is None else cache.n_tokens
         n_key = n_past + x.shape[1]
-        masks.check_padding(visible, (len(x), n_key))
+        masks.check_padding(visible, (x.shape[0], n_key))
         if cache is not None:
             cache.check(len(self), visible)
         positions = count_positions(x, n_past=n_past, visible=visible)
@@ -128,18 +158,21 @@ class Stack(nn.Module):
             masks.check_padding(memory_visible, (memory.shape[0], memory.shape[1]), "memory_visible")
             seen["memory"] = memory
             seen["memory_visible"] = None if memory_visible is None else masks.key_padding(memory_visible)
+        local = seen if self.local_positions is None else seen | {"rotation": self.local_positions.rotation(positions)}
         for i, layer in enumerate(self):
-            x = layer(x, **seen, **({} if grid else _caches(cache, i, memory)))
+            of_layer = local if i in self.local_layers else seen
+            x = layer(x, **of_layer, **({} if grid else _caches(cache, i, memory)))
         if cache is not None:
             cache.n_tokens = n_key
         return x if self.final_norm is None else self.final_norm(x)
 
     def one_token(self) -> OneToken:
         """The same for one new token of each row, (x, visible, cache, memory_visible)."""
-        layers = [_one_token_of(layer) for layer in self]
-        final_norm = None if self.final_norm is None else _one_token_of(self.final_norm)
+        layers = [one_token_of(layer) for layer in self]
+        final_norm = None if self.final_norm is None else one_token_of(self.final_norm)
         learned = self.positions if type(self.positions) is LearnedPositions else None
-        table = learned.table if learned is not None and self.embedding_norm is None else None
+        table = learned.table if learned is not None and self.embedding_norm is None and not self.local_layers else None
+        is_local = [self.local_positions is not None and i in self.local_layers for i in range(len(layers))]
 
         def run(
             x: Float[Tensor, "batch d_model"],
@@ -158,9 +191,10 @@ class Stack(nn.Module):
                 x = token[:, 0]
             keys = None if visible is None else masks.key_padding(visible)
             memory_keys = None if memory_visible is None else masks.key_padding(memory_visible)
-            caches = zip(layers, cache.self_attention, cache.cross_attention, strict=True)
-            for layer, own, of_memory in caches:
-                x = layer(x, (keys, bias, rotation, own), (memory_keys, None, None, of_memory))
+            local = None if self.local_positions is None else self.local_positions.rotation(positions)
+            caches = zip(layers, is_local, cache.self_attention, cache.cross_attention, strict=True)
+            for layer, here, own, of_memory in caches:
+                x = layer(x, (keys, bias, local if here else rotation, own), (memory_keys, None, None, of_memory))
             cache.n_tokens = n_past + 1
             return x if final_norm is None else final_norm(x)
 
@@ -194,9 +228,10 @@ def make_stack(
     *,
     decoder: bool,
     cross_attention: bool = False,
-    embedding_norm: bool = False,
     positions: Positions | None = None,
     layers: Sequence[nn.Module] | None = None,
+    layer: choices.AnyLayer = choices.SequentialLayer(),
+    window: choices.SlidingWindow | None = None,
 ) -> Stack:
     """The stack that the config describes, or with a user's own positions and layers in it.
 
@@ -208,36 +243,68 @@ def make_stack(
     if layers is not None and len(layers) != n_layers:
         raise ValueError(f"layers must be as many as n_layers={n_layers} of the config, got {len(layers)}")
     of_layer = config.position if positions is None else choices.NoPositions()
-    if positions is None:
-        positions = make_positions(
-            config.position,
-            d_model=config.d_model,
-            n_heads=config.heads.n_heads,
-            d_head=config.d_head,
-            bidirectional=not decoder,
-        )
-    make: Callable[..., nn.Module] = partial(DecoderLayer, cross_attention=cross_attention) if decoder else EncoderLayer
+    of_choice = partial(
+        make_positions,
+        d_model=config.d_model,
+        n_heads=config.heads.n_heads,
+        d_head=config.d_head,
+        bidirectional=not decoder,
+    )
+    positions = of_choice(config.position) if positions is None else positions
+    local_layers = () if window is None else window.layers if window.layers is not None else tuple(range(n_layers))
     if layers is None:
         layers = [
-            make(
-                config.d_model,
-                heads=config.heads,
-                feed_forward=config.feed_forward,
-                norm_order=config.norm_order,
-                norm=config.norm,
+            make_layer(
+                config,
+                layer,
+                decoder=decoder,
+                cross_attention=cross_attention,
                 position=of_layer,
-                dropout=config.dropout,
-                attention_dropout=config.attention_dropout,
+                window=window.n_tokens if window is not None and i in local_layers else None,
             )
-            for _ in range(n_layers)
+            for i in range(n_layers)
         ]
-    pre = config.norm_order == "pre"
     return Stack(
         layers,
         positions=positions,
-        embedding_norm=make_norm(config.norm, config.d_model) if embedding_norm and not pre else None,
+        embedding_norm=make_norm(config.norm, config.d_model) if config.has_embedding_norm else None,
         dropout=config.dropout,
-        final_norm=make_norm(config.norm, config.d_model) if pre else None,
+        final_norm=make_norm(config.norm, config.d_model) if config.has_final_norm else None,
+        local_positions=None if window is None or window.position is None else of_choice(window.position),
+        local_layers=local_layers,
+    )
+
+
+def make_layer(
+    config: StackConfig,
+    layer: choices.AnyLayer,
+    *,
+    decoder: bool,
+    cross_attention: bool,
+    position: choices.TextPositions | choices.GridPositions,
+    window: int | None,
+) -> nn.Module:
+    make: Callable[..., nn.Module]
+    match layer:
+        case choices.SequentialLayer() if decoder:
+            make = partial(DecoderLayer, cross_attention=cross_attention, norm_order=config.norm_order)
+        case choices.SequentialLayer():
+            make = partial(EncoderLayer, norm_order=config.norm_order)
+        case choices.ParallelLayer():
+            make = partial(ParallelLayer, shared_norm=layer.shared_norm)
+        case choices.SandwichLayer():
+            make = SandwichLayer
+        case choices.BranchNormLayer():
+            make = BranchNormLayer
+    return make(
+        config.d_model,
+        heads=config.heads,
+        feed_forward=config.feed_forward,
+        norm=config.norm,
+        position=position,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        window=window,
     )
 
 
@@ -276,9 +343,3 @@ def _inside(module: nn.Module) -> Iterator[nn.Module]:
     for child in module.children():
         if not isinstance(child, Positions):
             yield from _inside(child)
-
-
-def _one_token_of(module: nn.Module) -> OneToken:
-    make = module.one_token
-    assert callable(make)
-    return make()

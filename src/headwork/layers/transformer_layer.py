@@ -7,9 +7,10 @@ from headwork import choices
 from headwork.checks import check_one_of, check_probability
 from headwork.layers.attention import MultiHeadAttention, make_attention
 from headwork.layers.cache import AttentionCache
-from headwork.layers.feed_forward import FeedForward, make_feed_forward
+from headwork.layers.feed_forward import FeedForward
 from headwork.layers.linear import OneToken
-from headwork.layers.norm import LayerNorm, RMSNorm, make_norm
+from headwork.layers.mixture_of_experts import MixtureOfExperts, make_feed_forward
+from headwork.layers.norm import AnyNorm, make_norm
 from headwork.layers.positions import Rotation
 
 
@@ -17,9 +18,9 @@ class ResidualLayer(nn.Module):
     """What the layers of this file are made of; the equation of each stands in its `forward`."""
 
     axes = "batch token d_model"
-    attention_norm: LayerNorm | RMSNorm
-    feed_forward: FeedForward
-    feed_forward_norm: LayerNorm | RMSNorm
+    attention_norm: AnyNorm
+    feed_forward: FeedForward | MixtureOfExperts
+    feed_forward_norm: AnyNorm
 
     def __init__(
         self,
@@ -29,13 +30,15 @@ class ResidualLayer(nn.Module):
         norm_order: choices.NormOrder,
         norm: choices.AnyNorm,
         dropout: float,
+        feed_forward_dropout: float = 0.0,
         **attention: nn.Module,
     ) -> None:
         super().__init__()
         check_one_of(("pre", "post"), norm_order=norm_order)
         check_probability(dropout=dropout)
         self.norm_first = norm_order == "pre"
-        for name, part in {**attention, "feed_forward": make_feed_forward(feed_forward, d_model)}.items():
+        made = make_feed_forward(feed_forward, d_model, dropout=feed_forward_dropout)
+        for name, part in {**attention, "feed_forward": made}.items():
             both = [(f"{name}_norm", make_norm(norm, d_model)), (name, part)]
             for of_part, module in both if self.norm_first else reversed(both):  # in the order in which they run
                 self.add_module(of_part, module)
@@ -64,15 +67,18 @@ class EncoderLayer(ResidualLayer):
         position: choices.TextPositions | choices.GridPositions = choices.NoPositions(),
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
+        feed_forward_dropout: float = 0.0,
+        window: int | None = None,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         super().__init__(
             d_model,
-            attention=make_attention(heads, d_model, position=position, dropout=attention_dropout),
+            attention=make_attention(heads, d_model, position=position, dropout=attention_dropout, window=window),
             feed_forward=feed_forward,
             norm_order=norm_order,
             norm=norm,
             dropout=dropout,
+            feed_forward_dropout=feed_forward_dropout,
         )
         self.arguments = arguments  # for a file: the attributes of these names are modules
 
@@ -111,7 +117,7 @@ class DecoderLayer(ResidualLayer):
 
     attention: MultiHeadAttention
     cross_attention: MultiHeadAttention | None
-    cross_attention_norm: LayerNorm | RMSNorm
+    cross_attention_norm: AnyNorm
 
     def __init__(
         self,
@@ -124,14 +130,23 @@ class DecoderLayer(ResidualLayer):
         position: choices.TextPositions | choices.GridPositions = choices.NoPositions(),
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
+        feed_forward_dropout: float = 0.0,
         cross_attention: bool = True,
+        window: int | None = None,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        attention = {"attention": make_attention(heads, d_model, position=position, dropout=attention_dropout)}
+        own = make_attention(heads, d_model, position=position, dropout=attention_dropout, window=window)
+        attention = {"attention": own}
         if cross_attention:
             attention["cross_attention"] = make_attention(heads, d_model, dropout=attention_dropout)
         super().__init__(
-            d_model, feed_forward=feed_forward, norm_order=norm_order, norm=norm, dropout=dropout, **attention
+            d_model,
+            feed_forward=feed_forward,
+            norm_order=norm_order,
+            norm=norm,
+            dropout=dropout,
+            feed_forward_dropout=feed_forward_dropout,
+            **attention,
         )
         self.arguments = arguments  # for a file: the attributes of these names are modules
         if not cross_attention:

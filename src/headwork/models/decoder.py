@@ -30,8 +30,19 @@ class DecoderConfig(StackConfig):
     norm_order: choices.NormOrder = "pre"
     position: choices.TextPositions = choices.LearnedPositions(max_tokens=1024)
     lm_head: choices.LMHead = choices.TiedLMHead()
+    layer: choices.AnyLayer = choices.SequentialLayer()
+    window: choices.SlidingWindow | None = None
+    scaled_embedding: bool = False
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.layer, choices.SequentialLayer) and self.norm_order != "pre":
+            raise ValueError(f"norm_order must be 'pre' beside layer={self.layer}, got {self.norm_order!r}")
+        wrong = [i for i in (self.window.layers or () if self.window else ()) if not 0 <= i < self.n_layers]
+        if wrong:
+            raise ValueError(f"layers of the window must lie in 0 .. {self.n_layers - 1}, got {wrong}")
 
     @property
     def description(self) -> Description:
@@ -81,8 +92,16 @@ class Decoder(nn.Module):
         super().__init__()
         self.config, self.parts = config, given_parts(positions=positions, layers=layers)
         with building(self, device, dtype):
-            self.embedding = TokenEmbedding(config.vocab, config.d_model)
-            self.layers = make_stack(config, config.n_layers, decoder=True, positions=positions, layers=layers)
+            self.embedding = TokenEmbedding(config.vocab, config.d_model, scaled=config.scaled_embedding)
+            self.layers = make_stack(
+                config,
+                config.n_layers,
+                decoder=True,
+                positions=positions,
+                layers=layers,
+                layer=config.layer,
+                window=config.window,
+            )
             self.lm_head = LMHead(config.lm_head, config.vocab, config.d_model)
 
     @property

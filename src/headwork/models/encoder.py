@@ -36,6 +36,7 @@ class EncoderConfig(StackConfig):
     n_segments: CountOrZero = 2
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.1
+    usually_embedding_norm = True
 
     @property
     def description(self) -> Description:
@@ -43,6 +44,8 @@ class EncoderConfig(StackConfig):
         match self.head:
             case choices.ClassificationHead():
                 output, n_outputs = "class", self.head.n_classes
+            case choices.TokenClassificationHead():
+                output, n_outputs = "token class", self.head.n_classes
             case choices.MaskedLMHead():
                 output, n_outputs = "masked token", self.vocab
             case choices.EmbeddingHead() | choices.NoHead():
@@ -90,9 +93,7 @@ class Encoder(nn.Module):
             self.segments = (
                 TokenEmbedding(config.n_segments, config.d_model, name="segments") if config.n_segments else None
             )
-            self.layers = make_stack(
-                config, config.n_layers, decoder=False, embedding_norm=True, positions=positions, layers=layers
-            )
+            self.layers = make_stack(config, config.n_layers, decoder=False, positions=positions, layers=layers)
             self.head = make_head(config, pooling)
 
     @property
@@ -129,7 +130,7 @@ class Encoder(nn.Module):
 
 
 class ClassificationHead(nn.Module):
-    """Pool, dense, activation, linear."""
+    """Pool, dense, activation, linear; or pool and linear, without an activation."""
 
     axes = "batch class"
     operation = "output"
@@ -137,8 +138,8 @@ class ClassificationHead(nn.Module):
     def __init__(self, config: EncoderConfig, head: choices.ClassificationHead, pooling: Pooling | None = None) -> None:
         super().__init__()
         self.pooling = make_pooling(head.pooling, config.d_model) if pooling is None else pooling
-        self.dense = linear(config.d_model, config.d_model)
-        self.activation = nn.Tanh() if head.activation == "tanh" else nn.ReLU()
+        self.dense = linear(config.d_model, config.d_model) if head.activation is not None else nn.Identity()
+        self.activation = {"tanh": nn.Tanh, "relu": nn.ReLU, None: nn.Identity}[head.activation]()
         self.dropout = nn.Dropout(config.dropout)
         self.classifier = linear(config.d_model, head.n_classes)
 
@@ -151,6 +152,32 @@ class ClassificationHead(nn.Module):
         """The logits of each class from the hidden states; `embedding` is for the heads that are tied to it."""
         pooled = self.activation(self.dense(self.pooling(x, visible)))
         return self.classifier(self.dropout(pooled))
+
+
+class TokenClassificationHead(nn.Module):
+    """Linear at every token; or linear, norm, ReLU, linear."""
+
+    axes = "batch token class"
+    operation = "output"
+
+    def __init__(self, config: EncoderConfig, head: choices.TokenClassificationHead) -> None:
+        super().__init__()
+        self.hidden = (
+            nn.Sequential(linear(config.d_model, config.d_model), make_norm(config.norm, config.d_model), nn.ReLU())
+            if head.hidden
+            else nn.Identity()
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.classifier = linear(config.d_model, head.n_classes)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch token d_model"],
+        embedding: TokenEmbedding,
+        visible: Bool[Tensor, "batch token"] | None,
+    ) -> Float[Tensor, "batch token class"]:
+        """The logits of each class, at every token."""
+        return self.classifier(self.dropout(self.hidden(x)))
 
 
 class MaskedLMHead(nn.Module):
@@ -199,12 +226,14 @@ class EmbeddingHead(nn.Module):
 
 def make_head(
     config: EncoderConfig, pooling: Pooling | None
-) -> ClassificationHead | MaskedLMHead | EmbeddingHead | None:
+) -> ClassificationHead | TokenClassificationHead | MaskedLMHead | EmbeddingHead | None:
     if pooling is not None and not isinstance(config.head, choices.ClassificationHead):
         raise ValueError(f"pooling must be None without a classification head, got {type(pooling).__name__}")
     match config.head:
         case choices.ClassificationHead():
             return ClassificationHead(config, config.head, pooling)
+        case choices.TokenClassificationHead():
+            return TokenClassificationHead(config, config.head)
         case choices.MaskedLMHead():
             return MaskedLMHead(config, config.head)
         case choices.EmbeddingHead():

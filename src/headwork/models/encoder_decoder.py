@@ -139,10 +139,12 @@ class EncoderDecoder(nn.Module):
     ) -> Float[Tensor, "batch token d_model"]:
         """The hidden states of the target tokens, given the memory."""
         x = self._target_embedding(target)
-        if len(memory) != len(target):
-            raise ValueError(f"source and target must have the same batch size, got {len(memory)} and {len(target)}")
+        if memory.shape[0] != target.shape[0]:
+            raise ValueError(
+                f"source and target must have the same batch size, got {memory.shape[0]} and {target.shape[0]}"
+            )
         n_past = 0 if cache is None else cache.n_tokens
-        masks.check_padding(visible, (len(target), n_past + target.shape[1]), "target_visible")
+        masks.check_padding(visible, (target.shape[0], n_past + target.shape[1]), "target_visible")
         x = self.decoder_layers(
             x, visible=visible, causal=True, cache=cache, memory=memory, memory_visible=memory_visible
         )

@@ -16,7 +16,7 @@ from headwork.layers.stack import Stack
 
 InputKind = Literal["image", "text", "text pair"]
 Device = torch.device | str | None
-OutputKind = Literal["class", "next token", "masked token", "hidden state"]
+OutputKind = Literal["class", "token class", "next token", "masked token", "hidden state"]
 Parts = dict[str, nn.Module | list[nn.Module]]
 """What a model was given beside its config, by the name of the argument."""
 

@@ -28,9 +28,17 @@ CLASSES: tuple[type, ...] = (
     *MODEL_CONFIGS,
     *(Encoder, Decoder, EncoderDecoder, VisionTransformer),
     *(layers.EncoderLayer, layers.DecoderLayer),
+    *(layers.ParallelLayer, layers.SandwichLayer, layers.BranchNormLayer),
     *(layers.Positions, layers.LearnedPositions, layers.SinusoidalPositions, layers.RotaryPositions),
     *(layers.AlibiPositions, layers.BucketPositions, layers.LearnedGrid, layers.SinusoidalGrid),
-    *(layers.ClassTokenPooling, layers.FirstTokenPooling, layers.MeanPooling, layers.AttentionPooling),
+    *(
+        layers.ClassTokenPooling,
+        layers.DistillationTokenPooling,
+        layers.FirstTokenPooling,
+        layers.MaxPooling,
+        layers.MeanPooling,
+        layers.AttentionPooling,
+    ),
 )
 """All of ours that the file of a model may name: configs, and models with parts beside those that are a user's own."""
 
@@ -90,7 +98,7 @@ PUBLISHED: dict[str, AnyConfig] = {
         heads=choices.Heads(n_heads=32, bias=False),
         feed_forward=choices.GatedFeedForward(d_ff=11_008),
         norm=choices.RMSNorm(eps=1e-5),
-        position=choices.RotaryPositions(),
+        position=choices.RotaryPositions(max_tokens=4096),
         lm_head=choices.UntiedLMHead(),
         dropout=0.0,
         attention_dropout=0.0,
@@ -102,7 +110,7 @@ PUBLISHED: dict[str, AnyConfig] = {
         heads=choices.Heads(n_heads=32, n_kv_heads=8, bias=False),
         feed_forward=choices.GatedFeedForward(d_ff=14_336),
         norm=choices.RMSNorm(eps=1e-5),
-        position=choices.RotaryPositions(base=500_000.0),
+        position=choices.RotaryPositions(base=500_000.0, max_tokens=8192),
         lm_head=choices.UntiedLMHead(),
         dropout=0.0,
         attention_dropout=0.0,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.checks import Count, Probability, Size
-from headwork.layers.embeddings import PatchEmbedding
+from headwork.layers.embeddings import NormalisedPatchEmbedding, PatchEmbedding
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
 from headwork.layers.pooling import Pooling, make_pooling
@@ -69,6 +69,9 @@ class VisionTransformerConfig(PatchesConfig, StackConfig):
     norm_order: choices.NormOrder = "pre"
     position: choices.GridPositions = choices.LearnedGrid()
     pooling: choices.ImagePooling = choices.ClassToken()
+    head: choices.ImageHead = choices.LinearHead()
+    patch_norm: bool = False
+    """Whether the pixels of a patch and its embedding are normalised."""
     dropout: Probability = 0.0
     attention_dropout: Probability = 0.0
 
@@ -108,12 +111,13 @@ class VisionTransformer(nn.Module):
         self.config, self.parts = config, given_parts(positions=positions, layers=layers, pooling=pooling)
         check_own_positions(config, positions)
         with building(self, device, dtype):
-            self.patches = PatchEmbedding(config.n_channels, config.patch, config.d_model)
+            patches = NormalisedPatchEmbedding if config.patch_norm else PatchEmbedding
+            self.patches = patches(config.n_channels, config.patch, config.d_model)
             self.positions = make_grid(config.position, config.grid, config.d_model) if positions is None else positions
             pooling = make_pooling(config.pooling, config.d_model) if pooling is None else pooling
             self.layers = make_stack(config, config.n_layers, decoder=False, layers=layers)
             self.pooling = pooling
-            self.classifier = linear(config.d_model, config.n_classes)
+            self.classifier = make_head(config.head, pooling.n_vectors * config.d_model, config.n_classes)
             self.logits = HookPoint("batch class")
 
     @property
@@ -130,3 +134,27 @@ class VisionTransformer(nn.Module):
         if self.positions is not None:
             x = self.positions(x, self.patches.grid(image))
         return self.layers(self.pooling.join(x))
+
+
+class MLPHead(nn.Module):
+    """A hidden layer before the classes."""
+
+    axes = "batch class"
+    operation = "output"
+
+    def __init__(self, choice: choices.MLPHead, d_in: int, n_classes: int) -> None:
+        super().__init__()
+        self.dense = linear(d_in, choice.d_hidden)
+        self.activation = nn.Tanh() if choice.activation == "tanh" else nn.ReLU()
+        self.classifier = linear(choice.d_hidden, n_classes)
+
+    def forward(self, x: Float[Tensor, "batch d_in"]) -> Float[Tensor, "batch class"]:
+        return self.classifier(self.activation(self.dense(x)))
+
+
+def make_head(choice: choices.ImageHead, d_in: int, n_classes: int) -> nn.Linear | MLPHead:
+    match choice:
+        case choices.LinearHead():
+            return linear(d_in, n_classes)
+        case choices.MLPHead():
+            return MLPHead(choice, d_in, n_classes)

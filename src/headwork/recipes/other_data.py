@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from headwork.checks import nearest
-from headwork.data import Examples, ImageFolder, TextFile, TextPairs, TextTable
+from headwork.data import Examples, ImageFolder, TextFile, TextPairs, TextTable, Tokenizer
 from headwork.data.hub_data import find_data
 from headwork.data.image_examples import ImageExamples
 from headwork.data.image_folder import ImageFiles, find_classes
@@ -36,6 +36,8 @@ def other_examples(run: Run, paths: Sequence[str]) -> Examples:
         rows = Rows.of(encode_starts(table.texts, run.tokenizer, data.max_tokens))
         return TextExamples(rows, torch.tensor(numbers))
     if isinstance(data, TextPairs):
+        if not isinstance(run.tokenizer, Tokenizer):
+            raise ValueError(f"run must be one of a translator, got {run.folder}")
         pairs, *_ = data.read(find_data(data.path))
         return PairExamples.of([(pair.source, pair.target) for pair in pairs], run.tokenizer)
     assert isinstance(data, TextFile)

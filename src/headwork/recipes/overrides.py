@@ -22,8 +22,8 @@ def override(config: RunConfig, values: Mapping[str, object], classes: Iterable[
 
     >>> config = hw.recipes.find_recipe("text-gpt")
     >>> changed = override(config, {"training.optimiser.lr": 1e-3, "model.position": "RotaryPositions"})
-    >>> changed.training.optimiser.lr, changed.model.position
-    (0.001, RotaryPositions(base=10000.0, layout='halves'))
+    >>> changed.training.optimiser.lr, type(changed.model.position).__name__
+    (0.001, 'RotaryPositions')
     """
     if isinstance(config.model, nn.Module) and not any(path.partition(".")[0] == "model" for path in values):
         # Built again from its arguments it would lose its weights.

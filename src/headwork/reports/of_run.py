@@ -137,7 +137,7 @@ def generate_samples(run: Run, model: nn.Module, examples: Examples) -> Iterator
         return
     batch = examples.batch(range(min(N_TRANSLATED, len(examples))))
     if about.input == "text pair":
-        yield _translations(cast(EncoderDecoder, model), tokenizer, batch)
+        yield _translations(cast(EncoderDecoder, model), cast(Tokenizer, tokenizer), batch)
     elif about.input == "text":
         prompt = batch[0][:1, : batch[0].shape[1] // 2]
         sampling, generator = Sample(temperature=0.8), Generator().manual_seed(0)

@@ -23,7 +23,7 @@ from headwork.convert import Conversion, conversions_of
 from headwork.layers.int8 import check_saved
 from headwork.models import CLASSES
 from headwork.serialise import check_classes, config_from_dict, config_to_dict
-from headwork.storage.folders import new_folder, verify
+from headwork.storage.folders import MANIFEST, new_folder, verify
 from headwork.storage.sealed_json import SEAL, DamagedError, read_json, sealed, unsealed
 
 CONFIG, WEIGHTS, BEST = "config.json", "model.safetensors", "checkpoints/best.json"
@@ -258,6 +258,8 @@ def find_model(folder: Path) -> Path:
         return best
     if not folder.exists():
         raise ValueError(f"folder must be one that exists, got {folder}")
+    if (folder / CONFIG).is_file() and not (folder / MANIFEST).exists():
+        read_json(folder / CONFIG)  # if it is damaged, that is said, and not that there is no manifest
     if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
         raise ValueError(f"folder must hold a model ({CONFIG} and {WEIGHTS}), got {folder}")
     return folder
@@ -307,8 +309,8 @@ def check_finite(tensors: Mapping[str, Tensor], what: str) -> None:
             raise ValueError(f"{what} must have finite weights, got a number that is not finite in {name}")
 
 
-def write_json(data: object, path: Path) -> None:
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+def write_json(data: object, path: Path, indent: int | None = 2) -> None:
+    path.write_text(json.dumps(data, indent=indent) + "\n", encoding="utf-8")
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:

@@ -24,6 +24,8 @@ from headwork.training.optimiser import parameter_groups as parameter_groups
 from headwork.training.optimiser import set_learning_rate as set_learning_rate
 from headwork.training.plan import ordered_batches as ordered_batches
 from headwork.training.plan import shuffled_batches as shuffled_batches
+from headwork.training.pretrained import Start as Start
+from headwork.training.pretrained import start_from as start_from
 from headwork.training.run import Run as Run
 from headwork.training.run import new_run as new_run
 from headwork.training.run import open_run as open_run

@@ -132,7 +132,7 @@ def save_checkpoint(
     with new_folder(path, n_bytes(best) + n_bytes(rest)) as folder:
         write_tensors(best, folder / WEIGHTS)
         write_tensors(rest, folder / REST)
-        write_json(state, folder / STATE)
+        write_json(state, folder / STATE, indent=None)  # thousands of numbers that nobody reads
         for name, text in beside.items():
             (folder / name).write_text(text, encoding="utf-8")
 

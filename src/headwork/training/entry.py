@@ -76,3 +76,10 @@ def check_same(run: Run, begun: Run) -> None:
             raise ValueError(
                 f"resume goes on with a run as it was begun: {name} must be {must}, got {got} for {run.folder}"
             )
+    for name in ("conversions", "frozen"):
+        if getattr(run, name) != getattr(begun, name):
+            must, got = (getattr(each, name) or "none" for each in (begun, run))
+            raise ValueError(
+                f"resume goes on with a run as it was begun: {name} of the model must be {must}, got {got} "
+                f"for {run.folder}"
+            )

@@ -32,26 +32,38 @@ class EMA:
         self.start_from(model)
 
     def start_from(self, model: nn.Module) -> None:
-        self.state = _copy(model)
+        self.model, own = model, model.state_dict()
+        self.state = _copy(own)
+        # To ask for them at every step takes longer than to average them; only parameters are the same ones for ever.
+        may_change = isinstance(model, FSDPModule) or any(name in own for name, _ in model.named_buffers())
+        self.parameters = None if may_change else own
+
+    @property
+    def own(self) -> dict[str, Tensor]:
+        """The model's own weights, not a copy of them."""
+        return self.model.state_dict() if self.parameters is None else self.parameters
 
     @torch.no_grad()
-    def update(self, model: nn.Module, step: int) -> None:
+    def update(self, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step))
-        for name, tensor in model.state_dict().items():
+        for name, tensor in self.own.items():
             if tensor.is_floating_point():
                 self.state[name].lerp_(tensor, 1 - decay)
             else:
                 self.state[name].copy_(tensor)
 
-    def swap(self, model: nn.Module) -> None:
+    @torch.no_grad()
+    def swap(self) -> None:
         """Exchange the average and the model's own weights; the second time, back."""
-        own = _copy(model)
-        model.load_state_dict(self.state)
-        self.state = own
+        own = self.own
+        kept = _copy(own)  # all of them first: two names may share one tensor
+        for name, tensor in own.items():
+            tensor.copy_(self.state[name])
+        self.state = kept
 
 
-def _copy(model: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+def _copy(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in state.items()}
 
 
 @dataclass
@@ -69,12 +81,12 @@ class Learner:
     def averaged(self) -> Iterator[None]:
         """The model with the averaged weights, if there are such."""
         if self.ema is not None:
-            self.ema.swap(self.model)
+            self.ema.swap()
         try:
             yield
         finally:
             if self.ema is not None:
-                self.ema.swap(self.model)
+                self.ema.swap()
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -95,12 +107,15 @@ class Learner:
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the model's own weights."""
-        state = cast(dict[str, Tensor], get_model_state_dict(self.model, options=WHOLE))
-        return {name: tensor.clone() for name, tensor in state.items()}
+        if not isinstance(self.model, FSDPModule):
+            return _copy({name: tensor.cpu() for name, tensor in self.model.state_dict().items()})
+        return _copy(cast(dict[str, Tensor], get_model_state_dict(self.model, options=WHOLE)))
 
     def averaged_weights(self) -> dict[str, Tensor] | None:
         if self.ema is None:
             return None
+        if not isinstance(self.model, FSDPModule):
+            return _copy({name: tensor.cpu() for name, tensor in self.ema.state.items()})
         with self.averaged():
             return self.weights()
 

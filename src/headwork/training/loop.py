@@ -1,7 +1,7 @@
 """The training loop: one function, short enough to read, and the step it repeats."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +12,12 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from headwork.batches import Batch, to_device
+from headwork.convert import Conversion
 from headwork.data import Dataset, Examples
 from headwork.functional.denormals import flush_denormals
 from headwork.metric import MetricSum
 from headwork.models import describe
-from headwork.seeds import derive_seed, seed_everything, unchanged_rng_states
+from headwork.seeds import derive_seed, seed_everything, seed_torch, unchanged_rng_states
 from headwork.storage import load
 from headwork.tasks import Evaluation, Task
 from headwork.training.checkpoints import Progress
@@ -76,7 +77,7 @@ def train_run(
     fabric = make_fabric(training)
     plan = Plan.of(data.train, training, fabric.global_rank, fabric.world_size)
     fabric.launch()
-    model = build_model(run.config)
+    model = build_model(run.config, run.conversions, run.frozen)
     check_fit(model, data)
     learner = make_learner(model, training, fabric)
     checkpointing = checkpointed_layers(model) if training.gradient_checkpointing else nullcontext()
@@ -122,7 +123,11 @@ def train_run(
         )
         session.record("test", progress.best_step, test.metrics, progress.seconds)
     # What is sharded over processes is no model that anybody could use.
-    best = load(run.folder, model=build_model(run.config)) if training.strategy == "fsdp" else learner.model.eval()
+    best = (
+        load(run.folder, model=build_model(run.config, run.conversions, run.frozen))
+        if training.strategy == "fsdp"
+        else learner.model.eval()
+    )
     return TrainingResult(
         progress.best_step, valid.metrics, test.metrics, progress.seconds, run.folder, best, evaluation=test
     )
@@ -164,7 +169,7 @@ def take_step(
     n_targets = sum_over_processes(fabric, float(sum(task.n_targets(part) for part in parts)))
 
     def score(model: nn.Module, number: int) -> dict[str, MetricSum]:
-        torch.manual_seed(derive_seed(training.seed, "dropout", progress.step, number, fabric.global_rank))
+        seed_torch(derive_seed(training.seed, "dropout", progress.step, number, fabric.global_rank), fabric.device)
         return task.score(model, parts[number])
 
     for number in range(progress.part, len(parts)):  # from 0, unless some were accumulated before the run was stopped
@@ -191,7 +196,7 @@ def take_step(
     learner.optimiser.step()
     learner.optimiser.zero_grad()
     if learner.ema is not None:
-        learner.ema.update(learner.model, progress.step)
+        learner.ema.update(progress.step)
     progress.after_step()
     return Step(loss, lr, norm)
 
@@ -220,14 +225,19 @@ def raise_nonfinite(fabric: Fabric, learner: Learner, what: str, losses: Iterabl
     )
 
 
-def build_model(config: RunConfig) -> nn.Module:
-    """The model that was given, or one with fresh weights from the seed."""
+def build_model(config: RunConfig, conversions: Sequence[Conversion] = (), frozen: Collection[str] = ()) -> nn.Module:
+    """The model that was given, or one with fresh weights from the seed, converted and frozen as the given one was."""
     seed_everything(config.training.seed)
     if isinstance(config.model, nn.Module):
         return config.model
     model = config.model.build()
     if config.training.zero_init_outputs:
         zero_outputs(model)
+    for conversion in conversions:
+        model = conversion.apply(model).model
+    if conversions or frozen:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name not in frozen)
     return model
 
 

@@ -1,5 +1,6 @@
 """What a run writes down as it goes: `metrics.jsonl`, TensorBoard's files, and where its heads attend."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ Watcher = Callable[["SummaryWriter", nn.Module, int], None]
 """Looks at the model after each evaluation, and may add what it finds to TensorBoard."""
 HEADS = "heads.jsonl"
 N_DRAWINGS = 4
-"""Figures of attention over a run: each takes as long as an epoch of the smallest models."""
+"""Figures of attention over a run at most: each takes as long as an epoch of the smallest models."""
 
 
 class Recorder:
@@ -71,7 +72,7 @@ class Recorder:
 
 def join_events(folder: Path) -> None:
     """Make one file of TensorBoard's, so that a run that is resumed often does not leave one for each start."""
-    files = sorted(folder.glob("events.out.tfevents.*"))
+    files = sorted(path for path in folder.glob("events.out.tfevents.*") if path.is_file())
     if len(files) < 2:
         return
     joined = files[0].with_name(f".{files[0].name}.part")
@@ -94,7 +95,7 @@ def _whole_records(data: bytes) -> bytes:
 
 def make_watchers(folder: Path, plan: Plan, draw: Callable[[nn.Module], Iterable["Figure"]]) -> list[Watcher]:
     """Of Gaussian heads the centres at every evaluation; of all others a figure of their attention now and then."""
-    return [WatchCentres(folder / HEADS), WatchAttention(draw, max(plan.n_evaluations // N_DRAWINGS, 1))]
+    return [WatchCentres(folder / HEADS), WatchAttention(draw, math.ceil(max(plan.n_evaluations, 1) / N_DRAWINGS))]
 
 
 class WatchCentres:

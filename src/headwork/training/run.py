@@ -4,19 +4,22 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 from uuid import uuid4
 
 import torch
 from torch import nn
 
-from headwork.data import DATA_CONFIGS, Dataset, Tokenizer
+from headwork.convert import Conversion, conversions_of
+from headwork.data import DATA_CONFIGS, AnyTokenizer, Dataset, Tokenizer
+from headwork.hub import PretrainedTokenizer
 from headwork.metric import SPLITS
 from headwork.models import CLASSES
 from headwork.seeds import unchanged_rng_states
 from headwork.serialise import config_from_dict, config_to_dict
-from headwork.storage.folders import is_leftover, replace_file
+from headwork.storage.folders import MANIFEST, is_leftover, replace_file
 from headwork.storage.models import (
+    BEST,
     CONFIG,
     check_passed,
     check_rebuilds,
@@ -30,6 +33,8 @@ from headwork.training.config import RunConfig
 from headwork.training.fit import check_parts, fit_to_data, task_for
 
 TOKENIZER = "tokenizer.json"
+FROZEN, PRETRAINED = "frozen", "pretrained_tokenizer"
+"""Keys of `config.json`: the parameters that are not trained, and whether the tokenizer is one of Hugging Face's."""
 N_HASHED = 8
 """Examples of each part that the fingerprint of the data sees."""
 RUN_CLASSES = (RunConfig, *DATA_CONFIGS, *CLASSES, *TASKS)
@@ -43,13 +48,17 @@ class Run:
     folder: Path
     config: RunConfig
     task: Task
-    tokenizer: Tokenizer | None = None
+    tokenizer: AnyTokenizer | None = None
     own_weights: bool = False
     """The model was given with its weights, and not built from the seed."""
     fingerprint: str | None = None
     """Of the data, so that a run does not go on with other data for the same task."""
     run_id: str | None = None
     """Tells two runs apart that were begun in one folder at the same time."""
+    conversions: tuple[Conversion, ...] = ()
+    """What was done to the model that was given, after it was built: low-rank adaptation, say."""
+    frozen: tuple[str, ...] = ()
+    """The parameters of the model that was given which are not trained."""
 
     def load_data(self) -> Dataset:
         """Read the data of the run, which must still have its task and tokens: a text file, say, may have changed."""
@@ -81,6 +90,9 @@ class Run:
             "fingerprint": self.fingerprint,
             "run_id": self.run_id,
             **with_names_of_ours([self.config, self.task], RUN_CLASSES),
+            **({"conversions": [config_to_dict(each) for each in self.conversions]} if self.conversions else {}),
+            **({FROZEN: list(self.frozen)} if self.frozen else {}),
+            **({PRETRAINED: True} if isinstance(self.tokenizer, PretrainedTokenizer) else {}),
         }
         text = _tokenizer_json(self.tokenizer)
         if text is None:
@@ -111,11 +123,18 @@ def new_run(config: RunConfig, folder: Path, data: Dataset | None = None, *, che
         check_free(folder, _tokenizer_json(data.tokenizer))
     check_parts(data)
     config = replace(config, model=fit_to_data(config.model, data))
+    conversions, frozen = tuple[Conversion, ...](), tuple[str, ...]()
     if isinstance(config.model, nn.Module):  # better now than when the trained model cannot be loaded
-        check_rebuilds(config.model, {"model": config_to_dict(config.model)})
+        conversions = conversions_of(config.model)
+        frozen = tuple(name for name, parameter in config.model.named_parameters() if not parameter.requires_grad)
+        about: dict[str, object] = {"model": config_to_dict(config.model)}
+        if conversions:
+            about["conversions"] = [config_to_dict(each) for each in conversions]
+        check_rebuilds(config.model, about)
     own_weights = isinstance(config.model, nn.Module)
     task = task_for(config.training, data)
-    return Run(folder, config, task, data.tokenizer, own_weights, fingerprint(data), uuid4().hex)
+    begun = fingerprint(data), uuid4().hex
+    return Run(folder, config, task, data.tokenizer, own_weights, *begun, conversions, frozen)
 
 
 def check_free(folder: Path, tokenizer: str | None = None) -> None:
@@ -143,24 +162,28 @@ def open_run(folder: Path, classes: Iterable[type] = (), *, edited: bool = False
         )
     if "run" not in about and SEAL not in about:
         raise ValueError(f"run must be the folder of a run (with {CONFIG}, written by `headwork train`), got {folder}")
-    remedy = f"; if you edited it, say so: `headwork accept {folder}`"
+    can_accept = not edited and not (folder / MANIFEST).exists()
+    remedy = f"; if you edited it, say so: `headwork accept {folder}`" if can_accept else ""
     try:
         tokenizer = _read_tokenizer(folder, about if edited else read_own_config(path), edited=edited)
     except DamagedError as error:
-        raise DamagedError(f"{error}{'' if edited else remedy}") from None
+        raise DamagedError(f"{error}{remedy}") from None
     with explain_config(path):
         check_passed(about, RUN_CLASSES, classes)
         config: object = config_from_dict(about.get("run"), RUN_CLASSES, classes)
         task: object = config_from_dict(about.get("task"), RUN_CLASSES, classes)
+        conversions = tuple(config_from_dict(each, get_args(Conversion)) for each in about.get("conversions", []))
     if not isinstance(config, RunConfig) or not isinstance(task, Task):
         raise DamagedError(f"{path} is damaged: it must hold a RunConfig and a task")
     if about.get("model") != about["run"]["model"]:
         raise ValueError(f"{path} must say the same in model and in run.model, got two different models")
     found = {name: cast(str | None, about.get(name)) for name in ("fingerprint", "run_id")}
-    return Run(folder, config, task, tokenizer, bool(about.get("own_weights")), **found)
+    frozen = tuple(map(str, about.get(FROZEN, [])))
+    own_weights = bool(about.get("own_weights"))
+    return Run(folder, config, task, tokenizer, own_weights, **found, conversions=conversions, frozen=frozen)
 
 
-def _read_tokenizer(folder: Path, about: dict[str, Any], *, edited: bool) -> Tokenizer | None:
+def _read_tokenizer(folder: Path, about: dict[str, Any], *, edited: bool) -> AnyTokenizer | None:
     path = folder / TOKENIZER
     if TOKENIZER not in about:
         raise DamagedError(f"{folder / CONFIG} is damaged: it must say whether there is a {TOKENIZER}")
@@ -172,7 +195,7 @@ def _read_tokenizer(folder: Path, about: dict[str, Any], *, edited: bool) -> Tok
     if not edited and _digest(text) != about[TOKENIZER]:
         raise DamagedError(f"{path} is damaged: its SHA-256 is not that of {CONFIG}")
     with explain_config(path):
-        return Tokenizer.from_json(text)
+        return PretrainedTokenizer.from_json(text) if about.get(PRETRAINED) else Tokenizer.from_json(text)
 
 
 @unchanged_rng_states()
@@ -192,8 +215,8 @@ def is_run(folder: Path) -> bool:
     """Whether the folder is that of a run, also of one whose config is not as it was written."""
     try:
         about = read_json(folder / CONFIG)
-    except (OSError, DamagedError):
-        return False
+    except DamagedError:
+        return (folder / BEST).parent.is_dir()
     return "run" in about or SEAL in about
 
 
@@ -201,5 +224,5 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _tokenizer_json(tokenizer: Tokenizer | None) -> str | None:
+def _tokenizer_json(tokenizer: AnyTokenizer | None) -> str | None:
     return None if tokenizer is None else tokenizer.to_json()

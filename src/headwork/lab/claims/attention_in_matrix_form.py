@@ -46,6 +46,8 @@ class Result:
     loop: Float[Tensor, "query d_value"]
     sums: Float[Tensor, "query"]
     from_pytorch: float
+    wrong: dict[str, Float[Tensor, "query d_value"]]
+    """The loop with one thing wrong."""
 
 
 @seeded
@@ -59,12 +61,27 @@ def run(setup: Setup) -> Result:
     else:
         weights = attention_weights(k, q, beta=1.0).T
         matrix = weights @ v
-    loop = torch.tensor(_loop(q.tolist(), k.tolist(), v.tolist()), dtype=torch.float64)
+    loop = torch.tensor(predict(q.tolist(), k.tolist(), v.tolist()), dtype=torch.float64)
     pytorch = F.scaled_dot_product_attention(q[None, None], k[None, None], v[None, None], scale=1.0)[0, 0]
-    return Result(setup, matrix, loop, weights.sum(1), largest_difference(matrix, pytorch))
+    wrong = {
+        "with 1/sqrt(d)": (q / setup.d**0.5, k, v),
+        "values one key later": (q, k, v.roll(1, 0)),
+        "without the last key": (q, k[:-1], v[:-1]),
+    }
+    return Result(
+        setup,
+        matrix,
+        loop,
+        weights.sum(1),
+        largest_difference(matrix, pytorch),
+        {
+            name: torch.tensor(predict(*(t.tolist() for t in parts)), dtype=torch.float64)
+            for name, parts in wrong.items()
+        },
+    )
 
 
-def _loop(q: list[list[float]], k: list[list[float]], v: list[list[float]]) -> list[list[float]]:
+def predict(q: list[list[float]], k: list[list[float]], v: list[list[float]]) -> list[list[float]]:
     """One query after the other, one key after the other, in plain Python."""
     out = []
     for query in q:
@@ -82,9 +99,23 @@ def verdict(result: Result) -> Verdict:
     away = (result.sums - 1).abs().max().item()
     return Verdict(
         checks=(
-            exact("the matrix form against the loop", largest_difference(result.matrix, result.loop)),
-            exact("sum of the weights of a query, farthest from 1", away),
-            exact("the matrix form against PyTorch's function", result.from_pytorch),
+            exact(
+                "the matrix form against the loop",
+                largest_difference(result.matrix, result.loop),
+                near={name: largest_difference(result.matrix, wrong) for name, wrong in result.wrong.items()},
+            ),
+            exact(
+                "sum of the weights of a query, farthest from 1",
+                away,
+                near={
+                    "queries and keys exchanged: n_keys / n_queries": abs(result.setup.n_keys / len(result.sums) - 1)
+                },
+            ),
+            exact(
+                "the matrix form against PyTorch's function",
+                result.from_pytorch,
+                near={"without the last key": largest_difference(result.matrix, result.wrong["without the last key"])},
+            ),
         ),
         why="Entry (i, j) of Q K' is the score of query i and key j, and row i of A V the mean that query i takes.",
     )
@@ -109,6 +140,7 @@ CLAIM = Claim(
     __doc__,
     document="C182",
     question="1(a)",
+    also=("QMUL 2.1", "NYU 1.1(a)"),
     setup=Setup(),
     small=Setup(n_queries=5, n_keys=7, d=3, d_value=2),
     run=run,

@@ -1,14 +1,16 @@
-r"""Where digits move about, a CNN is far ahead of a Vision Transformer with the same few images.
+r"""Where digits move about, a CNN leads a Vision Transformer after 400 steps on few images; in shuffled pixels less.
 
 A convolution is given two things that are true of images: near pixels belong together, and a stroke means the same
 wherever it is. A Vision Transformer has to learn both from the images; its patches and position codes know nothing of
 neighbours. So when images are few, the CNN leads. Here each digit is moved by up to two pixels, once, so the same
 stroke is met at many positions: the CNN needs to learn it once, the Vision Transformer once for every position. Both
-get better with more images; each has the learning rate that served it best of a few.
+get better with more images; each has the learning rate that served it best of four on the validation images, and is
+judged on the test images. (The Vision Transformer is far from converged after 400 steps, and its distance shrinks with
+more of them: the lead is one of learning fast from little.)
 
 The lead comes from that bias and not from the model being better as such: put the pixels of all moved images into one
-random order, which loses no information, and most of the lead is gone. (With digits that all stand in the middle there
-is little lead to explain: 0.03 with pixels in place, `headwork lab cnn-against-vit --set max_shift=0`, and 0.07
+random order, which loses no information, and a good part of the lead is gone. (With digits that all stand in the middle
+there is little lead to explain: 0.03 with pixels in place, `headwork lab cnn-against-vit --set max_shift=0`, and 0.07
 shuffled, with `pixels=shuffled` too; seed 0, 2026-11-16. A pixel then has a meaning of its own, and there is little to
 share between pixels.)
 
@@ -16,6 +18,7 @@ That the Vision Transformer catches up and *overtakes* with hundreds of millions
 cannot be seen at this size and is not claimed: with all 1,197 images it is still behind.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,27 +29,25 @@ from torch import Tensor, nn
 
 from headwork.batches import ImageBatch
 from headwork.lab.digits import N_CLASSES, SIDE, digits, evaluate, shift_images, small_vit, train_classifier
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
-from headwork.lab.toolkit import Check, Claim, Experiment, Verdict, at_least, seeded
+from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, panels, series
+from headwork.lab.toolkit import N_SD, Check, Claim, Experiment, Verdict, about, at_least, seeded
 from headwork.models import ResNet, ResNetConfig
 
 FEW = 400
 """Up to this number images are few: 40 for each digit."""
-LEAD = 0.14
-"""What the CNN has to be ahead with few images, in accuracy: between what it is with pixels in place and shuffled."""
-
-NOISE = 0.06
-"""Two standard errors of an accuracy on 600 images, and of its training."""
+SPREAD = 0.03
+"""The standard deviation of a lead over seeds, for one number of images: measured."""
 
 Kind = Literal["CNN", "ViT"]
-LEARNING_RATES: dict[Kind, float] = {"CNN": 4e-3, "ViT": 1e-2}
+LEARNING_RATES: dict[Kind, float] = {"CNN": 8e-3, "ViT": 1e-2}
+"""The best of four on the validation images, for 400 images and seeds 0 and 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup(Experiment):
     """Numbers of images to learn from, and how long; at least one is few."""
 
-    sizes: tuple[int, ...] = (100, 200, 400, 800, 1197)
+    sizes: tuple[int, ...] = (100, 400, 1197)
     n_steps: int = 400
     max_shift: float = 2
     """In pixels, along each axis; a patch has 2."""
@@ -67,7 +68,13 @@ class Result:
 
     setup: Setup
     accuracy: dict[Kind, Float[Tensor, "size"]]
+    shuffled: dict[Kind, Float[Tensor, "few_size"]]
+    """The same with shuffled pixels, for the few sizes."""
     n_weights: dict[Kind, int]
+
+    @property
+    def shuffled_lead(self) -> Float[Tensor, "few_size"]:
+        return self.shuffled["CNN"] - self.shuffled["ViT"]
 
     @property
     def lead(self) -> Float[Tensor, "size"]:
@@ -81,23 +88,37 @@ class Result:
 
 @seeded
 def run(setup: Setup) -> Result:
-    train, unseen = digits("train"), digits("valid", "test")
-    images = _move(unseen.image, setup.max_shift)
-    pixels = torch.randperm(SIDE**2) if setup.pixels == "shuffled" else torch.arange(SIDE**2)
-    order = torch.randperm(len(train.label))
-    train = ImageBatch(_reorder(_move(train.image, setup.max_shift), pixels), train.label)
-    unseen = ImageBatch(_reorder(images, pixels), unseen.label)
+    train, unseen = digits("train"), digits("test")
+    train = train._replace(image=_move(train.image, setup.max_shift))
+    unseen = unseen._replace(image=_move(unseen.image, setup.max_shift))
+    shuffle, order = torch.randperm(SIDE**2), torch.randperm(len(train.label))
+    pixels = shuffle if setup.pixels == "shuffled" else torch.arange(SIDE**2)
+    few = tuple(size for size in setup.sizes if size <= FEW)
     accuracy: dict[Kind, Tensor] = {}
+    shuffled: dict[Kind, Tensor] = {}
     n_weights: dict[Kind, int] = {}
     for kind in LEARNING_RATES:
-        seen = []
-        for size in setup.sizes:
-            few = order[:size]
-            model = _train(setup, kind, ImageBatch(train.image[few], train.label[few]))
-            seen.append(evaluate(model, unseen).accuracy)
-        accuracy[kind] = torch.tensor(seen, dtype=torch.float64)
-        n_weights[kind] = sum(weight.numel() for weight in model.parameters())
-    return Result(setup, accuracy, n_weights)
+        accuracy[kind], n_weights[kind] = _learn(setup, kind, setup.sizes, train, unseen, order, pixels)
+        shuffled[kind], _ = _learn(setup, kind, few, train, unseen, order, shuffle)
+    return Result(setup, accuracy, shuffled, n_weights)
+
+
+def _learn(
+    setup: Setup,
+    kind: Kind,
+    sizes: tuple[int, ...],
+    train: ImageBatch,
+    unseen: ImageBatch,
+    order: Int[Tensor, "example"],
+    pixels: Int[Tensor, "pixel"],
+) -> tuple[Float[Tensor, "size"], int]:
+    """The accuracy on unseen images for each number of training images, and the weights of the model."""
+    seen = []
+    images, shown = _reorder(train.image, pixels), unseen._replace(image=_reorder(unseen.image, pixels))
+    for size in sizes:
+        model = _train(setup, kind, ImageBatch(images[order[:size]], train.label[order[:size]]))
+        seen.append(evaluate(model, shown).accuracy)
+    return torch.tensor(seen, dtype=torch.float64), sum(weight.numel() for weight in model.parameters())
 
 
 def _move(images: Float[Tensor, "batch 1 row column"], most: float) -> Float[Tensor, "batch 1 row column"]:
@@ -133,13 +154,35 @@ def _train(setup: Setup, kind: Kind, train: ImageBatch) -> nn.Module:
 
 
 def verdict(result: Result) -> Verdict:
-    sizes = result.setup.sizes
-    few = result.lead[result.few].mean().item()
-    checks: tuple[Check, ...] = (at_least(f"lead of the CNN with at most {FEW} images, in accuracy", LEAD, few),)
+    sizes, n_few = result.setup.sizes, len(result.few)
+    few, shuffled = result.lead[result.few].mean().item(), result.shuffled_lead.mean().item()
+    sd = SPREAD / math.sqrt(n_few)
+    checks: tuple[Check, ...] = (
+        at_least(
+            f"lead of the CNN with at most {FEW} images, in accuracy ({N_SD} deviations)",
+            N_SD * sd,
+            few,
+            near={"no lead": about("", 0, few, sd=sd), "all right against all wrong": 1},
+        ),
+        at_least(
+            f"what shuffled pixels take of it ({N_SD} deviations)",
+            N_SD * sd,
+            few - shuffled,
+            near={
+                "nothing: the model is better as such": about("", 0, few - shuffled, sd=sd),
+                "more than all": few + 0.05,
+            },
+        ),
+    )
     for kind, accuracy in result.accuracy.items() if len(sizes) > 1 else ():
         gained = (accuracy[-1] - accuracy[0]).item()
         checks += (
-            at_least(f"what {sizes[-1]:,} images bring the {kind} over {sizes[0]}, in accuracy", 0, gained, NOISE),
+            at_least(
+                f"what {sizes[-1]:,} images bring the {kind} over {sizes[0]}, in accuracy",
+                0,
+                gained,
+                near={"nothing": about("", 0, gained, sd=SPREAD), "from none to all": 1},
+            ),
         )
     return Verdict(checks=checks, why="What a convolution learns at one position it knows everywhere.")
 
@@ -149,14 +192,15 @@ def figure(result: Result) -> Figure:
     drawing, (left, right) = panels(2, title="Where digits move about, a CNN is ahead of a Vision Transformer")
     for (kind, accuracy), marker in zip(result.accuracy.items(), MARKERS, strict=False):
         label = f"measured, {kind} ({result.n_weights[kind]:,} weights)"
-        style = MEASURED | {"marker": marker, "label": label, "linestyle": "-", "linewidth": 0.6}
+        style = MEASURED | series(marker) | {"label": label, "linestyle": "-", "linewidth": 0.6}
         left.semilogx(setup.sizes, accuracy.numpy(), **style)
-    left.set(xlabel="images to learn from", ylabel="accuracy on 600 unseen images", ylim=(0, 1.25))
+    left.set(xlabel="images to learn from", ylabel="accuracy on 300 unseen images", ylim=(0, 1.25))
     left.legend(frameon=False, loc="upper left")
-    right.semilogx(setup.sizes, result.lead.numpy(), **MEASURED | {"label": "measured"})
+    right.semilogx(setup.sizes, result.lead.numpy(), **MEASURED | {"label": "measured, pixels in place"})
     few = [setup.sizes[index] for index in result.few]
-    right.plot([few[0], few[-1]], [LEAD, LEAD], **PREDICTED | {"label": "predicted with few images: above"})
-    right.axhline(0, color="0.6", linewidth=0.8)
+    style = MEASURED | series("s") | {"color": COLOURS[1], "label": "measured, pixels shuffled"}
+    right.semilogx(few, result.shuffled_lead.numpy(), **style)
+    right.axhline(0, **PREDICTED | {"label": "predicted: above"})
     top = max(0.2, 1.6 * result.lead.max().item())
     right.set(xlabel="images to learn from", ylabel="lead of the CNN in accuracy", ylim=(-0.05, top))
     for ax in (left, right):
@@ -171,12 +215,14 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.5(d)",
-    also=("NYU 1.5(a)",),
+    also=("C182 3(b)",),
     setup=Setup(),
-    small=Setup(sizes=(400,), n_steps=150, batch_size=16),
+    small=Setup(sizes=(400,), n_steps=200, batch_size=16),
     run=run,
     verdict=verdict,
     figure=figure,
     broken={"pixels in a shuffled order, the same for all images": {"pixels": "shuffled"}},
-    confidence="Accuracies vary by about 0.04 from seed to seed; the mean lead with few images is about 0.2.",
+    confidence="Near theories are rejected by 5 standard deviations (SD) of a lead over seeds; how large the lead "
+    "is, is not "
+    "predicted.",
 )

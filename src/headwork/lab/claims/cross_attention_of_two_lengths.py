@@ -51,6 +51,8 @@ class Result:
     by_query: Float[Tensor, "out_token token"]
     by_memory: Float[Tensor, "out_token memory_token"]
     widths_that_fit: str
+    from_other_keys: float
+    """How far PyTorch's layer is for a memory without its last token."""
 
 
 @seeded
@@ -75,6 +77,7 @@ def run(setup: Setup) -> Result:
         influence(lambda x: attend(x, memory), x),
         influence(lambda memory: attend(x, memory) + 0 * memory.sum(), memory),
         _widths_that_fit(setup),
+        largest_difference(out, _pytorch(layer, x, memory[:-1])),
     )
 
 
@@ -112,19 +115,34 @@ def _widths_that_fit(setup: Setup) -> str:
 
 def verdict(result: Result) -> Verdict:
     setup = result.setup
-    others = ~torch.eye(setup.n_queries, dtype=torch.bool)
+    n, m = setup.n_queries, setup.n_keys
+    others = ~torch.eye(n, dtype=torch.bool)
     return Verdict(
         checks=(
-            exact("the layer against PyTorch's", result.from_pytorch),
-            same("rows of the table of weights", setup.n_queries, result.weights.shape[0]),
-            same("columns of the table of weights", setup.n_keys, result.weights.shape[1]),
-            same("other tokens of x1 that an output depends on", 0, int((result.by_query > 0)[others].sum())),
+            exact(
+                "the layer against PyTorch's",
+                result.from_pytorch,
+                near={"x2 without its last token": result.from_other_keys},
+            ),
+            same("rows of the table of weights", n, result.weights.shape[0], near={"as many as x2 has": m}),
+            same("columns of the table of weights", m, result.weights.shape[1], near={"as many as x1 has": n}),
+            same(
+                "other tokens of x1 that an output depends on",
+                0,
+                int((result.by_query > 0)[others].sum()),
+                near={"its neighbours": 2 * (n - 1), "all, as in self-attention": n * (n - 1)},
+            ),
             same(
                 "pairs of an output and a token of x2 it depends on",
-                setup.n_queries * setup.n_keys,
+                n * m,
                 int((result.by_memory > 0).sum()),
+                near={"the token at its own place alone": min(n, m)},
             ),
-            exact("x2 in another order against x2", result.from_reordered),
+            exact(
+                "x2 in another order against x2",
+                result.from_reordered,
+                near={"x2 without its last token": result.from_other_keys},
+            ),
         ),
         why="The product of queries and keys has a row for each query and a column for each key.",
     )
@@ -159,6 +177,7 @@ CLAIM = Claim(
     __doc__,
     document="C182",
     question="4",
+    also=("C182 1(c) i",),
     setup=Setup(),
     small=Setup(n_queries=3, n_keys=5, d_model=4, d_memory=7, n_heads=2),
     run=run,

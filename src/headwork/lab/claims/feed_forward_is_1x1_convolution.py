@@ -8,6 +8,9 @@ $$\operatorname{FFN}(x)_p = W_2 \max(0, W_1 x_p + b_1) + b_2$$
 is two 1 x 1 convolutions with the activation between, on a sequence (positions in a row) as on an image (positions in a
 grid), with the same weights and the same numbers. No term joins two tokens: $\partial y_p / \partial x_r = 0$ for
 $p \ne r$, and the tokens may come in any order. Only attention moves information from token to token.
+
+What it is for: without the activation the two maps would be one, $W_2 W_1 x + W_2 b_1 + b_2$, and the wide layer in the
+middle would add nothing. The non-linearity is what attention, a mean of values, does not have.
 """
 
 from dataclasses import dataclass
@@ -19,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.lab.measuring import influence
-from headwork.lab.plots import FLOOR, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, outline, panels
+from headwork.lab.plots import FLOOR, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, outline, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, exact, largest_difference, same, seeded
 from headwork.layers import FeedForward
 
@@ -49,6 +52,11 @@ class Result:
     reordered: float
     influence: Float[Tensor, "out_token token"]
     """Of the convolutions."""
+    wrong: dict[str, float]
+    """How far the network is from convolutions with one thing wrong."""
+    without_activation: float
+    """How far the two maps without an activation are from one map, the product of their matrices; and with it."""
+    with_activation: float
 
 
 @seeded
@@ -69,9 +77,25 @@ def run(setup: Setup) -> Result:
             on_image.append(largest_difference(y, rearrange(plane(image), "1 d row column -> 1 (row column) d")))
             n_weights.append((_count(network), _count(line)))
         reordered = largest_difference(network(x[:, order]), y[:, order])
+        wrong = {
+            "the tokens one place later": largest_difference(y, _on_sequence(line, x).roll(1, 1)),
+            "without the second bias": largest_difference(y, _on_sequence(line, x) - network.down.bias),
+            "without the activation": largest_difference(y, _on_sequence(nn.Sequential(line[0], line[2]), x)),
+        }
+        product = network.down.weight @ network.up.weight
+        one_map = x @ product.mT + network.down.weight @ network.up.bias + network.down.bias
+        two_maps = network.down(network.up(x))
     reach = influence(lambda x: _on_sequence(line, x[None])[0], x[0])
     return Result(
-        setup, torch.tensor(on_sequence).double(), torch.tensor(on_image).double(), n_weights, reordered, reach
+        setup,
+        torch.tensor(on_sequence).double(),
+        torch.tensor(on_image).double(),
+        n_weights,
+        reordered,
+        reach,
+        wrong,
+        largest_difference(two_maps, one_map),
+        largest_difference(y, one_map),
     )
 
 
@@ -100,16 +124,38 @@ def _count(module: nn.Module) -> int:
 def verdict(result: Result) -> Verdict:
     n_tokens, d, d_ff = len(result.influence), result.setup.d_model, result.setup.widths[-1]
     of_network, of_convolutions = result.n_weights[-1]
+    count = 2 * d * d_ff + d_ff + d
     reach = result.influence > 0
     return Verdict(
         checks=(
-            exact("network against 1 x 1 convolutions of a sequence", result.on_sequence.max().item()),
-            exact("network against 1 x 1 convolutions of an image", result.on_image.max().item()),
-            same("pairs of different tokens with influence", 0, int(reach.sum() - reach.diagonal().sum())),
-            same("tokens that reach their own output", n_tokens, int(reach.diagonal().sum())),
-            exact("tokens in another order, then the network, or after it", result.reordered),
-            same(f"weights of the network, d_ff = {d_ff}", 2 * d * d_ff + d_ff + d, of_network),
-            same(f"weights of the convolutions, d_ff = {d_ff}", of_network, of_convolutions),
+            exact(
+                "network against 1 x 1 convolutions of a sequence", result.on_sequence.max().item(), near=result.wrong
+            ),
+            exact("network against 1 x 1 convolutions of an image", result.on_image.max().item(), near=result.wrong),
+            same(
+                "pairs of different tokens with influence",
+                0,
+                int(reach.sum() - reach.diagonal().sum()),
+                near={"neighbours": 2 * (n_tokens - 1)},
+            ),
+            same(
+                "tokens that reach their own output",
+                n_tokens,
+                int(reach.diagonal().sum()),
+                near={"all but the first": n_tokens - 1},
+            ),
+            exact(
+                "tokens in another order, then the network, or after it",
+                result.reordered,
+                near={"the outputs in the old order": result.wrong["the tokens one place later"]},
+            ),
+            exact(
+                "without an activation two maps are one",
+                result.without_activation,
+                near={"with the activation too": result.with_activation},
+            ),
+            same(f"weights of the network, d_ff = {d_ff}", count, of_network, near={"no biases": 2 * d * d_ff}),
+            same(f"weights of the convolutions, d_ff = {d_ff}", count, of_convolutions, near={"kernel 3": count * 3}),
         ),
         why="A kernel of size 1 is a matrix that every position shares, and so is a linear map of the tokens.",
     )
@@ -128,8 +174,9 @@ def figure(result: Result) -> Figure:
     for name, marker, difference in zip(
         ("sequence", "image"), MARKERS, (result.on_sequence, result.on_image), strict=False
     ):
-        style = MEASURED | {"marker": marker, "label": f"measured, on a{'n' if name == 'image' else ''} {name}"}
-        right.loglog(setup.widths, on_log_axis(difference), **style)
+        style = MEASURED | series(marker) | {"label": f"measured, on a{'n' if name == 'image' else ''} {name}"}
+        beside = [width * (1.12 if name == "image" else 1) for width in setup.widths]  # no marker hides another
+        right.loglog(beside, on_log_axis(difference), **style)
     draw_rounding(right)
     right.set(xlabel="d_ff", ylabel="network against convolutions", ylim=(FLOOR, 1e-8), xticks=setup.widths)
     right.set_xticklabels(str(width) for width in setup.widths)
@@ -143,6 +190,7 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.4(d)",
+    also=("ETH 2(d)",),
     setup=Setup(),
     small=Setup(grid=(2, 3), d_model=5, widths=(7, 11)),
     run=run,

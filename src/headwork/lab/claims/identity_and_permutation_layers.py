@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from headwork.functional import scaled_dot_product_attention
 from headwork.inspection import record
 from headwork.lab.plots import MEASURED, PREDICTED, Figure, on_log_axis, panels
-from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, exact, largest_difference, seeded
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, seeded
 from headwork.layers import MultiHeadAttention
 
 
@@ -63,7 +63,10 @@ class Result:
     identity: float
     """The error of hard attention, for the identity, several heads."""
     by_content: float
-    """The error of hard attention, for the identity without positions."""
+    """The error of hard attention, for the identity without positions; and for tokens of unequal length."""
+    by_content_unequal: float
+    wrong: dict[str, dict[str, float]]
+    """How far off theories are that are wrong by a little."""
 
 
 @seeded
@@ -75,20 +78,39 @@ def run(setup: Setup) -> Result:
     wanted = contents[order]
     with torch.no_grad():
         layers = [_build(setup, order, 1, beta) for beta in setup.betas]
-        error = [largest_difference(layer(x, x)[0, :, :d], wanted) for layer in layers]
+        error = torch.tensor(
+            [largest_difference(layer(x, x)[0, :, :d], wanted) for layer in layers], dtype=torch.float64
+        )
         with record(layers[len(layers) // 2]) as seen:
             layers[len(layers) // 2](x, x)
         hard = _build(setup, order, setup.n_heads, math.inf)(x, x)[0, :, :d]
         identity = _build(setup, torch.arange(n), setup.n_heads, math.inf)(x, x)[0, :, :d]
+    predicted = predict_errors(contents, setup.betas)
     return Result(
         setup,
         order,
         seen["weights"][0, 0],
-        torch.tensor(error, dtype=torch.float64),
-        torch.tensor([_formula(contents, order, beta) for beta in setup.betas], dtype=torch.float64),
+        error,
+        predicted,
         largest_difference(hard, wanted),
         largest_difference(identity, contents),
-        _identity_by_content(setup, contents),
+        _identity_by_content(setup.lengths, contents),
+        _identity_by_content("unequal", contents),
+        {
+            "permutation": {
+                "the token after pi(i)": largest_difference(hard, contents[(order + 1) % n]),
+                "the inverse of pi": largest_difference(hard, contents[order.argsort()]),
+            },
+            "identity": {
+                "each head moves the slice of the next": largest_difference(
+                    identity, contents.roll(d // setup.n_heads, 1)
+                )
+            },
+            "error": {
+                "n instead of n - 1": largest_difference(error, predict_errors(contents, setup.betas, extra=1)),
+                "all contents instead of the others": largest_difference(error, predicted * (n - 1) / n),
+            },
+        },
     )
 
 
@@ -111,27 +133,38 @@ def _build(setup: Setup, order: Int[Tensor, "token"], n_heads: int, beta: float)
     return layer
 
 
-def _formula(contents: Float[Tensor, "token d"], order: Int[Tensor, "token"], beta: float) -> float:
-    """The largest entry of (1 - w) (mean of the others - content)."""
-    n = len(contents)
-    lost = (n - 1) * math.exp(-beta) / (1 + (n - 1) * math.exp(-beta))
+def predict_errors(
+    contents: Float[Tensor, "token d"], betas: tuple[float, ...], extra: int = 0
+) -> Float[Tensor, "beta"]:
+    """The largest entry of (1 - w) (mean of the others - content), for each beta."""
+    n, beta = len(contents), torch.tensor(betas, dtype=torch.float64)
+    taken = (n - 1 + extra) * (-beta).exp()
     others = (contents.sum(0) - contents) / (n - 1)
-    return (lost * (others - contents)).abs().max().item()
+    return taken / (1 + taken) * (others - contents).abs().max()
 
 
-def _identity_by_content(setup: Setup, contents: Float[Tensor, "token d"]) -> float:
+def _identity_by_content(lengths: Literal["equal", "unequal"], contents: Float[Tensor, "token d"]) -> float:
     """Tokens that ask for themselves, x_i . x_j, with no position anywhere."""
-    x = nn.functional.normalize(contents, dim=-1) if setup.lengths == "equal" else contents * contents[:, :1].exp()
+    x = nn.functional.normalize(contents, dim=-1) if lengths == "equal" else contents * contents[:, :1].exp()
     return largest_difference(scaled_dot_product_attention(x, x, x, beta=math.inf), x)
 
 
 def verdict(result: Result) -> Verdict:
     return Verdict(
         checks=(
-            about("permuted contents, hard attention", 0, result.hard, 0.0),
-            about("identity of several heads, hard attention", 0, result.identity, 0.0),
-            about("identity by content, tokens of equal length", 0, result.by_content, 0.0),
-            exact("error at every beta, formula against layer", largest_difference(result.error, result.predicted)),
+            exact("permuted contents, hard attention", result.hard, eps=0, near=result.wrong["permutation"]),
+            exact("identity of several heads, hard attention", result.identity, eps=0, near=result.wrong["identity"]),
+            exact(
+                "identity by content, tokens of equal length",
+                result.by_content,
+                eps=0,
+                near={"of any length": result.by_content_unequal},
+            ),
+            exact(
+                "error at every beta, formula against layer",
+                largest_difference(result.error, result.predicted),
+                near=result.wrong["error"],
+            ),
         ),
         why="A score that leads for one key only makes the weights a table of 0 and 1, and a one-hot code can lead.",
     )
@@ -163,10 +196,14 @@ def _not_square(result: Result) -> str:
     )
 
 
-def _rows_alone(_: Result) -> str:
-    rows = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    kept = (rows @ torch.tensor([3.0, 5.0])).tolist()
-    return f"The table [[1, 0], [1, 0]] has a single 1 in each row, and turns the values [3, 5] into {kept}."
+def _rows_or_columns(_: Result) -> str:
+    table, values = torch.tensor([[1.0, 1.0], [0.0, 0.0]]), torch.tensor([[3.0, 5.0]])
+    kept = (values @ table).tolist()[0]
+    return (
+        "With keys x queries every column is a softargmax and sums to 1; a single 1 in each row too makes it a "
+        "permutation, as printed. With queries x keys it is each row that sums to 1, and a single 1 in each is no more "
+        f"than hard attention: [[1, 1], [0, 0]], transposed, turns the values [3, 5] into {kept}, and 5 is lost."
+    )
 
 
 CLAIM = Claim(
@@ -193,11 +230,11 @@ CLAIM = Claim(
             measured=_not_square,
         ),
         Erratum(
-            where="1.3(c), permutation layer",
+            where="1.3(c), permutation layer, beside the layout of 1.3(d) and (e)",
             printed="a permutation matrix, where each row contains a single 1 and zeros elsewhere",
-            right="each row *and each column* contains a single 1: with rows alone two queries may take the same "
-            "value, and another is lost",
-            measured=_rows_alone,
+            right=r"right for $\alpha$ of 1.3(a), keys $\times$ queries, whose columns sum to 1; in the layout of "
+            "1.3(d) and (e), queries first, it is each *column* that has to contain a single 1; the sheet mixes both",
+            measured=_rows_or_columns,
         ),
     ),
 )

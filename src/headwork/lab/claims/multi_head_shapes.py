@@ -21,15 +21,14 @@ from typing import Literal
 
 import numpy as np
 import torch
-from einops import rearrange
 from jaxtyping import Float
-from numpy import ndarray
 from torch import Tensor
 
-from headwork.functional import scaled_dot_product_attention
+from headwork import sheets
+from headwork.inspection import record
 from headwork.lab.measuring import shape_of
-from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, Figure, draw_rounding, on_log_axis, panels
-from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, same, seeded
+from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, Figure, draw_rounding, on_log_axis, panels, series
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, same, seeded
 from headwork.layers import MultiHeadAttention
 
 
@@ -54,114 +53,143 @@ class Setup(Experiment):
 
 @dataclass(frozen=True)
 class Result:
-    """For each number of heads: shapes, number of weights, and how far columns and rows are apart."""
+    """For each number of heads: shapes, numbers of weights, and how far columns and rows are apart."""
 
     setup: Setup
     output: str
-    steps: dict[str, str]
-    """Shapes in the sheet's columns, for the largest number of heads."""
-    seen: dict[str, str]
+    steps: dict[int, dict[str, str]]
+    """Shapes in the sheet's columns."""
+    seen: dict[int, dict[str, str]]
     """The same in the library's rows, transposed."""
     n_weights: list[int]
+    """Of the layer with Q and K of width d and V of width t; and of self-attention, all of width d."""
+    n_weights_self: list[int]
     difference: Float[Tensor, "heads"]
     self_difference: Float[Tensor, "heads"]
     """The same for self-attention, 1.3(a), against the library's layer."""
+    wrong: dict[str, float]
+    """How far the layer is from columns with one thing wrong."""
 
 
 @seeded
 def run(setup: Setup) -> Result:
-    differences, self_differences, n_weights = [], [], []
+    d, t, n, m = setup.d, setup.t, setup.n, setup.m
+    differences, self_differences, n_weights, n_weights_self = [], [], [], []
+    steps, seen = {}, {}
     for h in setup.heads:
-        parts = _draw(setup, h)
-        columns, steps = _in_columns(setup, *(part.numpy() for part in parts))
-        rows, seen = _in_rows(*parts)
-        differences.append(_apart(columns, rows.mT.numpy()))
-        self_differences.append(_self_attention(setup, h))
-        layer = MultiHeadAttention(setup.d, h, bias=False)
+        layer = sheets.MultiHeadAttention(d, t, h).double().requires_grad_(False)
+        q, k, v = (torch.randn(*shape, dtype=torch.float64) for shape in ((d, n), (d, m), (t, m)))
+        columns, steps[h] = predict(setup, h, q, k, v, _weights(layer.attention))
+        with record(layer.attention) as inside:
+            out = layer(q, k, v)
+            seen[h] = {
+                "scores": shape_of(inside["scores"][0, 0].mT),
+                "weights": shape_of(inside["weights"][0, 0].mT),
+                "one head": shape_of(inside["heads"][0, :, 0].mT),
+                "all heads": shape_of(inside["heads"][0].flatten(1).mT),
+            }
+        differences.append(_apart(columns, out))
         n_weights.append(sum(weight.numel() for weight in layer.parameters()))
+        of_self = MultiHeadAttention(d, h, bias=False).double().requires_grad_(False)
+        c = torch.randn(d, n, dtype=torch.float64)
+        columns_of_self, _ = predict(setup, h, c, c, c, _weights(of_self))
+        self_differences.append(_apart(columns_of_self, of_self(c.mT[None])[0].mT))
+        n_weights_self.append(sum(weight.numel() for weight in of_self.parameters()))
+    weights = _weights(layer.attention)
     return Result(
         setup,
         shape_of(columns),
         steps,
         seen,
         n_weights,
-        torch.tensor(differences).double(),
-        torch.tensor(self_differences).double(),
+        n_weights_self,
+        torch.tensor(differences, dtype=torch.float64),
+        torch.tensor(self_differences, dtype=torch.float64),
+        {
+            "1/sqrt(d) instead of 1/sqrt(d/h)": _apart(predict(setup, h, q / h**0.5, k, v, weights)[0], out),
+            "the values one key later": _apart(predict(setup, h, q, k, v.roll(1, 1), weights)[0], out),
+        },
     )
 
 
-def _draw(setup: Setup, h: int) -> tuple[Tensor, ...]:
-    """Q, K, V, then W_Q, W_K, W_V of every head, then W_O."""
-    d, t, n, m = setup.d, setup.t, setup.n, setup.m
-    shapes = ((d, n), (d, m), (t, m), (h, d // h, d), (h, d // h, d), (h, t // h, t), (t, t))
-    return tuple(torch.randn(*shape, dtype=torch.float64) / shape[-1] ** 0.5 for shape in shapes)
+def _weights(layer: MultiHeadAttention) -> list[Tensor]:
+    return [layer.get_parameter(f"{name}.weight") for name in ("query", "key", "value", "out")]
 
 
-def _in_columns(
-    setup: Setup, q: ndarray, k: ndarray, v: ndarray, w_q: ndarray, w_k: ndarray, w_v: ndarray, w_o: ndarray
-) -> tuple[ndarray, dict[str, str]]:
+def _apart(a: Tensor, b: Tensor) -> float:
+    """The largest difference; infinite if not even the shapes agree."""
+    return largest_difference(a, b) if a.shape == b.shape else float("inf")
+
+
+def predict(
+    setup: Setup, n_heads: int, q: Tensor, k: Tensor, v: Tensor, weights: list[Tensor]
+) -> tuple[Tensor, dict[str, str]]:
     """The sheet word for word, head by head, in NumPy."""
+    q_, k_, v_ = (t.numpy() for t in (q, k, v))
+    w_q, w_k, w_v = (np.split(w.numpy(), n_heads) for w in weights[:3])
+    w_o = weights[3].numpy()
     heads = []
     for of_query, of_key, of_value in zip(w_q, w_k, w_v, strict=True):
-        scores = (of_key @ k).T @ (of_query @ q) / np.sqrt(len(of_key))
+        scores = (of_key @ k_).T @ (of_query @ q_) / np.sqrt(len(of_key))
         axis = 0 if setup.softargmax_over == "keys" else 1
-        weights = np.exp(scores) / np.exp(scores).sum(axis, keepdims=True)
-        heads.append((of_value @ v) @ weights)
-    steps = {"scores": shape_of(scores), "weights": shape_of(weights), "one head": shape_of(heads[-1])}
-    if setup.joined == "tokens":
-        joined = np.concatenate(heads, axis=1)
-        return np.resize(w_o, (setup.t, len(joined))) @ joined, steps | {"all heads": shape_of(joined)}
-    joined = np.concatenate(heads, axis=0)
-    return w_o @ joined, steps | {"all heads": shape_of(joined)}
-
-
-def _in_rows(
-    q: Tensor, k: Tensor, v: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor
-) -> tuple[Float[Tensor, "query t"], dict[str, str]]:
-    """The same by the library, all heads at once, a token in each row."""
-    queries, keys, values = (x.mT @ w.mT for x, w in ((q, w_q), (k, w_k), (v, w_v)))
-    heads = scaled_dot_product_attention(queries, keys, values)
-    scores = (queries @ keys.mT)[0].mT
-    joined = rearrange(heads, "head query d -> query (head d)")
-    shapes = {"scores": scores, "weights": scores, "one head": heads[0].mT, "all heads": joined.mT}
-    return joined @ w_o.mT, {name: shape_of(x) for name, x in shapes.items()}
-
-
-def _self_attention(setup: Setup, h: int) -> float:
-    """1.3(a): queries, keys and values from the same columns C, against the layer as it is used in models."""
-    layer = MultiHeadAttention(setup.d, h, bias=False).double()
-    c = torch.randn(setup.d, setup.n, dtype=torch.float64)
-    weights = (
-        rearrange(linear.get_parameter("weight").detach(), "(h d) e -> h d e", h=h)
-        for linear in (layer.query, layer.key, layer.value)
-    )
-    parts = (c, c, c, *weights, layer.out.weight.detach())
-    columns, _ = _in_columns(setup, *(part.numpy() for part in parts))
-    with torch.no_grad():
-        return _apart(columns, layer(c.mT[None], c.mT[None])[0].mT.numpy())
-
-
-def _apart(a: ndarray, b: ndarray) -> float:
-    """The largest difference; infinite if not even the shapes agree."""
-    return float(np.abs(a - b).max()) if a.shape == b.shape else float("inf")
+        alpha = np.exp(scores) / np.exp(scores).sum(axis, keepdims=True)
+        heads.append((of_value @ v_) @ alpha)
+    steps = {"scores": shape_of(scores), "weights": shape_of(alpha), "one head": shape_of(heads[-1])}
+    joined = np.concatenate(heads, axis=1 if setup.joined == "tokens" else 0)
+    out = np.resize(w_o, (len(w_o), len(joined))) @ joined
+    return torch.from_numpy(out), steps | {"all heads": shape_of(joined)}
 
 
 def verdict(result: Result) -> Verdict:
     setup = result.setup
-    d, t, n, m, h = setup.d, setup.t, setup.n, setup.m, setup.heads[-1]
-    expected = {"scores": (m, n), "weights": (m, n), "one head": (t // h, n), "all heads": (t, n)}
+    d, t, n, m, most = setup.d, setup.t, setup.n, setup.m, setup.heads[-1]
+
+    def shapes(h: int) -> dict[str, tuple[int, int]]:
+        return {"scores": (m, n), "weights": (m, n), "one head": (t // h, n), "all heads": (t, n)}
+
     return Verdict(
         checks=(
-            same("shape of the output, t x n", f"{t} x {n}", result.output),
+            same("shape of the output, t x n", f"{t} x {n}", result.output, near={"n x t": f"{n} x {t}"}),
             *(
-                same(f"shape of {name}, {h} heads", f"{rows} x {columns}", result.steps[name])
-                for name, (rows, columns) in expected.items()
+                same(
+                    f"shape of {name}, {most} heads, {where}",
+                    f"{rows} x {columns}",
+                    of[most][name],
+                    near={"transposed": f"{columns} x {rows}"},
+                )
+                for where, of in (("by hand", result.steps), ("in the layer, transposed", result.seen))
+                for name, (rows, columns) in shapes(most).items()
             ),
-            *(same(f"the library's {name}, transposed", result.steps[name], result.seen[name]) for name in expected),
-            exact("columns by loops against rows by the library", result.difference.max().item()),
-            exact("self-attention: columns against the layer", result.self_difference.max().item()),
-            same("weights of the layer, fewest heads", 4 * d**2, min(result.n_weights)),
-            same("weights of the layer, most heads", 4 * d**2, max(result.n_weights)),
+            same(
+                f"numbers of heads, of {len(setup.heads)}, for which a shape is another one",
+                0,
+                sum(
+                    of[h] != {name: f"{rows} x {columns}" for name, (rows, columns) in shapes(h).items()}
+                    for h in setup.heads
+                    for of in (result.steps, result.seen)
+                ),
+                near={"one": 1},
+            ),
+            exact("columns by loops against the layer", result.difference.max().item(), near=result.wrong),
+            exact("self-attention: columns against the layer", result.self_difference.max().item(), near=result.wrong),
+            *(
+                same(
+                    f"weights of the layer, {words} of all numbers of heads",
+                    2 * d**2 + 2 * t**2,
+                    pick(result.n_weights),
+                    near={"4 d^2": 4 * d**2, "2 d^2 + 2 d t": 2 * d**2 + 2 * d * t, "without W_O": 2 * d**2 + t**2},
+                )
+                for words, pick in (("fewest", min), ("most", max))
+            ),
+            *(
+                same(
+                    f"weights of self-attention, {words} of all numbers of heads",
+                    4 * d**2,
+                    pick(result.n_weights_self),
+                    near={"without W_O": 3 * d**2, "h times that": 4 * d**2 * most},
+                )
+                for words, pick in (("fewest", min), ("most", max))
+            ),
         ),
         why="Each head is h times narrower and there are h of them; a transpose turns columns into rows.",
     )
@@ -171,16 +199,19 @@ def figure(result: Result) -> Figure:
     setup, heads = result.setup, result.setup.heads
     drawing, (left, right) = panels(2, title="Columns or rows, one head or many: the same numbers, at the same price")
     left.semilogy(heads, on_log_axis(result.difference), **MEASURED | {"label": "measured, 1.2(a)"})
-    style = MEASURED | {"label": "measured, 1.3(a)", "marker": "s"}
+    style = MEASURED | series("s") | {"label": "measured, 1.3(a)"}
     left.semilogy(heads, on_log_axis(result.self_difference), **style)
     draw_rounding(left)
     left.set(xlabel="heads h", ylabel="sheet in columns against library", ylim=(FLOOR, 1e-8), xticks=heads)
-    predicted = torch.full((len(heads),), 4 * setup.d**2)
-    right.plot(heads, predicted.numpy(), **PREDICTED | {"label": "predicted: 4 d^2"})
-    right.plot(heads, result.n_weights, **MEASURED | {"label": "measured, self-attention"})
-    right.set(xlabel="heads h", ylabel="weights of the layer", ylim=(0, 5 * setup.d**2), xticks=heads)
+    for counts, predicted, words, marker in (
+        (result.n_weights_self, 4 * setup.d**2, "4 d^2, self-attention", "s"),
+        (result.n_weights, 2 * setup.d**2 + 2 * setup.t**2, "2 d^2 + 2 t^2", "o"),
+    ):
+        right.plot(heads, [predicted for _ in heads], **PREDICTED | {"label": None if marker == "s" else "predicted"})
+        right.plot(heads, counts, **MEASURED | series(marker) | {"label": f"measured, {words}"})
+    right.set(xlabel="heads h", ylabel="weights of the layer", ylim=(0, 6.5 * setup.d**2), xticks=heads)
     for ax in (left, right):
-        ax.legend(frameon=False, loc=("upper right", "lower right")[ax is right])
+        ax.legend(frameon=False, loc="upper right")
     return drawing
 
 

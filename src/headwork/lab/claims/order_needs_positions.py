@@ -7,8 +7,9 @@ $$\operatorname{Attention}(PX) = P\,\alpha\,P^\top P X W_V = P \operatorname{Att
 
 Norms and feed-forward networks act on each token alone, so a whole encoder is *equivariant*: $f(PX) = P f(X)$. It is
 not invariant, as the sheets call it: $f(PX) \ne f(X)$. Invariant is what does not ask for the order of the outputs,
-such as their mean. With any position code $f(PX) \ne P f(X)$, and order can be seen. A causal mask is enough as well:
-it tells a token how many there are before it.
+such as their mean. With any position code $f(PX) \ne P f(X)$, and order can be seen. A causal mask ends equivariance as
+well: the first token sees itself alone, whichever it is. (It does not number the tokens: equal tokens behind it stay
+equal, unless one of them stands out, as a first token does.)
 """
 
 from dataclasses import dataclass
@@ -19,12 +20,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwork import choices
-from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, ROUNDING, Figure, on_log_axis, panels
-from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, at_least, exact, largest_difference, seeded
+from headwork.lab.plots import FLOOR, MEASURED, PREDICTED, ROUNDING, Figure, on_log_axis, panels, series
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, seeded
 from headwork.models import Decoder, DecoderConfig, Encoder, EncoderConfig
-
-VISIBLE = 1e-4
-"""An order that can be seen changes outputs of order 1 by at least this."""
 
 Code = Literal["none", "learned", "sinusoidal", "rotary", "alibi", "buckets", "relative", "causal mask"]
 
@@ -53,6 +51,9 @@ class Result:
     """The largest entry of f(PX) - f(X)."""
     pooled: dict[Code, float]
     """The same for the mean of the outputs."""
+    equal_tokens: float
+    """How far the outputs of equal tokens behind a causal mask are apart; and after a first token that is another."""
+    after_first: float
 
 
 @seeded
@@ -66,7 +67,13 @@ def run(setup: Setup) -> Result:
         moved[code] = largest_difference(permuted, straight[order])
         changed[code] = largest_difference(permuted, straight)
         pooled[code] = largest_difference(permuted.mean(0), straight.mean(0))
-    return Result(setup, moved, changed, pooled)
+    equal = torch.full_like(ids, 1)
+    first = torch.cat([torch.zeros_like(ids[:, :1]), equal[:, 1:]], dim=1)
+    alike = [
+        _outputs(setup, "causal mask", codes["causal mask"], tokens, torch.arange(setup.n_tokens))[0][1:]
+        for tokens in (equal, first)
+    ]
+    return Result(setup, moved, changed, pooled, *(largest_difference(out, out[:1].expand_as(out)) for out in alike))
 
 
 def _codes(setup: Setup) -> dict[Code, choices.TextPositions]:
@@ -120,13 +127,21 @@ def _outputs(
 
 def verdict(result: Result) -> Verdict:
     code = result.setup.code
-    seen = [result.moved[other] for other in result.moved if other != "none"]
+    near = {f"with the code {other!r} too": result.moved[other] for other in result.moved if other != "none"}
+    of_mean = {f"with the code {other!r} too": result.pooled[other] for other in result.pooled if other != "none"}
     return Verdict(
         checks=(
-            exact("tokens permuted before the model, or outputs after it", result.moved[code]),
-            exact("mean of the outputs, tokens permuted or not", result.pooled[code]),
-            at_least("outputs themselves, tokens permuted or not", VISIBLE, result.changed[code]),
-            at_least("the same as the first, with any position code or a causal mask", VISIBLE, min(seen)),
+            exact(
+                "tokens permuted before the model, or outputs after it",
+                result.moved[code],
+                near={"invariant: the outputs as they were": result.changed[code]} | near,
+            ),
+            exact("mean of the outputs, tokens permuted or not", result.pooled[code], near=of_mean),
+            exact(
+                "equal tokens behind a causal mask, all outputs alike",
+                result.equal_tokens,
+                near={"a first token that stands out": result.after_first},
+            ),
         ),
         why="Attention sums over a set of keys, and everything else looks at one token at a time.",
     )
@@ -136,9 +151,10 @@ def figure(result: Result) -> Figure:
     title = "Without positions order is invisible: the outputs move with the tokens"
     drawing, (ax,) = panels(title=title, height=3.1)
     x = range(len(result.moved))
-    ax.semilogy(x, on_log_axis([*result.moved.values()]), **MEASURED | {"label": "measured: f(PX) against P f(X)"})
-    style = MEASURED | {"marker": "s", "markerfacecolor": "0.6", "label": "measured: f(PX) against f(X), not invariant"}
-    ax.semilogy(x, on_log_axis([*result.changed.values()]), **style)
+    left, right = ([place + aside for place in x] for aside in (-0.1, 0.1))  # no marker hides another
+    ax.semilogy(left, on_log_axis([*result.moved.values()]), **MEASURED | {"label": "measured: f(PX) against P f(X)"})
+    style = MEASURED | series("s") | {"markerfacecolor": "0.6", "label": "measured: f(PX) against f(X), not invariant"}
+    ax.semilogy(right, on_log_axis([*result.changed.values()]), **style)
     ax.plot([-0.4, 0.4], [ROUNDING, ROUNDING], **PREDICTED | {"label": "predicted: f(PX) = P f(X), below this"})
     ax.set_xticks(x, list(result.moved))
     ax.set(xlabel="position code of the model", ylabel="largest difference", ylim=(FLOOR, 1e2))
@@ -158,7 +174,7 @@ CLAIM = Claim(
     __doc__,
     document="NYU",
     question="1.3(b)",
-    also=("NYU 1.4(a)",),
+    also=("NYU 1.4(a)", "ETH (4), (5)"),
     setup=Setup(),
     small=Setup(n_tokens=7, d_model=4, n_heads=1, n_layers=1, vocab=11),
     run=run,

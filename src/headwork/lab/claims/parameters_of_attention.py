@@ -56,11 +56,16 @@ def run(setup: Setup) -> Result:
 
 def _fixed_widths(setup: Setup, n_heads: int) -> nn.Module:
     kv_heads = 1 if setup.shares_keys else n_heads
-    layer = MultiHeadAttention(
-        setup.d_in, n_heads, d_head=setup.d_hid, d_value=setup.d_o, n_kv_heads=kv_heads, bias=setup.bias, out_bias=True
+    return MultiHeadAttention(
+        setup.d_in,
+        n_heads,
+        d_head=setup.d_hid,
+        d_value=setup.d_o,
+        d_out=setup.d_out,
+        n_kv_heads=kv_heads,
+        bias=setup.bias,
+        out_bias=True,
     )
-    layer.out = nn.Linear(n_heads * setup.d_o, setup.d_out)
-    return layer
 
 
 def _divided_widths(setup: Setup, n_heads: int) -> nn.Module:
@@ -72,7 +77,7 @@ def _count(layer: nn.Module) -> int:
     return sum(parameter.numel() for parameter in layer.parameters())
 
 
-def _predicted(setup: Setup, n_heads: int) -> int:
+def predict(setup: Setup, n_heads: int) -> int:
     of_head = 2 * setup.d_in * setup.d_hid + setup.d_in * setup.d_o + setup.d_o * setup.d_out
     return n_heads * of_head + setup.d_out
 
@@ -84,9 +89,30 @@ def verdict(result: Result) -> Verdict:
     of_pytorch = 4 * d**2 + d + 3 * d
     return Verdict(
         checks=(
-            *(same(f"parameters of {n} heads of fixed widths", _predicted(setup, n), seen) for n, seen in fixed),
-            *(same(f"parameters of {n} heads of width d / {n}", 4 * d**2 + d, seen) for n, seen in divided),
-            same("parameters of PyTorch's layer, with biases for q, k and v", of_pytorch, max(result.of_pytorch)),
+            *(
+                same(
+                    f"parameters of {n} heads of fixed widths",
+                    predict(setup, n),
+                    seen,
+                    near={"without b_out": predict(setup, n) - setup.d_out, "one head more": predict(setup, n + 1)},
+                )
+                for n, seen in fixed
+            ),
+            *(
+                same(
+                    f"parameters of {n} heads of width d / {n}",
+                    4 * d**2 + d,
+                    seen,
+                    near={"without the bias": 4 * d**2, "without W_out": 3 * d**2 + d},
+                )
+                for n, seen in divided
+            ),
+            same(
+                "parameters of PyTorch's layer, with biases for q, k and v",
+                of_pytorch,
+                max(result.of_pytorch),
+                near={"without these biases": 4 * d**2 + d},
+            ),
         ),
         why="Every head has three matrices of its own and its own rows of the output matrix; the bias is shared.",
     )
@@ -95,7 +121,7 @@ def verdict(result: Result) -> Verdict:
 def figure(result: Result) -> Figure:
     setup, heads = result.setup, result.setup.n_heads
     drawing, (left, right) = panels(2, title="More heads cost parameters only if they are not made narrower")
-    left.plot(heads, [_predicted(setup, n) for n in heads], **PREDICTED)
+    left.plot(heads, [predict(setup, n) for n in heads], **PREDICTED)
     left.plot(heads, result.of_fixed_widths, **MEASURED)
     left.set_title(f"D_hid = {setup.d_hid}, D_o = {setup.d_o}")
     right.plot(heads, [4 * setup.d_in**2 + setup.d_in for _ in heads], **PREDICTED | {"label": "predicted: 4 d^2 + d"})
@@ -112,6 +138,7 @@ CLAIM = Claim(
     __doc__,
     document="ETH",
     question="1(a.1)",
+    also=("C182 1(c) iii",),
     setup=Setup(),
     small=Setup(n_heads=(1, 2, 4), d_in=8, d_hid=3, d_o=2, d_out=5),
     run=run,

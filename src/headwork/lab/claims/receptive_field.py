@@ -22,8 +22,8 @@ from torch import Tensor
 
 from headwork.functional import scaled_dot_product_attention
 from headwork.lab.measuring import influence
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Axes, Figure, panels
-from headwork.lab.toolkit import Claim, Experiment, Verdict, at_most, same, seeded
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Axes, Figure, panels, series
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, at_most, same, seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,16 +107,24 @@ def _influence(
 def verdict(result: Result) -> Verdict:
     rows = list(zip(result.setup.sizes, result.seen, result.fewest_seen, result.seen_at_random, strict=True))
     counts = [
-        same(f"tokens seen with k = {k} and n = {n}", (k + 1) ** n, seen) for (k, n), seen, _, _ in reversed(rows)
+        same(
+            f"tokens seen with k = {k} and n = {n}",
+            (k + 1) ** n,
+            seen,
+            near={"without the residual: k^n": k**n, "one layer more": (k + 1) ** (n + 1)}
+            | ({"k n + 1": k * n + 1} if n > 1 else {}),
+        )
+        for (k, n), seen, _, _ in reversed(rows)
     ]
     return Verdict(
         checks=(
             *counts,
-            same("difference between outputs", 0, max(seen - fewest for _, seen, fewest, _ in rows)),
+            same("difference between outputs", 0, max(seen - fewest for _, seen, fewest, _ in rows), near={"one": 1}),
             at_most(
                 "tokens seen by heads that look anywhere, as a share of (k + 1)^n",
                 1,
                 max(seen / (k + 1) ** n for (k, n), _, _, seen in rows),
+                near={"as a share of (k + 1)^n - 1": 0.99},
             ),
         ),
         why="Each layer multiplies the paths by k + 1, and in base k + 1 no two paths end at the same token.",
@@ -132,7 +140,7 @@ def figure(result: Result) -> Figure:
         depths = [setup.sizes[i][1] for i in picked]
         label = "predicted: (k + 1)^n" if heads == setup.sizes[0][0] else None
         right.semilogy(depths, [(heads + 1) ** n for n in depths], **PREDICTED | {"label": label})
-        style = MEASURED | {"marker": marker, "label": f"measured, k = {heads}"}
+        style = MEASURED | series(marker) | {"label": f"measured, k = {heads}"}
         right.semilogy(depths, [result.seen[i] for i in picked], **style)
         style = {"color": "0.55", "linestyle": "none", "marker": marker, "markersize": 3}
         label = "heads that look anywhere" if heads == setup.sizes[0][0] else None
@@ -163,6 +171,15 @@ def _draw_tree(ax: Axes, result: Result) -> None:
     ax.set_title(f"k = {k}, n = {n}: predicted paths, measured influence")
 
 
+def _at_most(result: Result) -> str:
+    (k, n), at_random = result.setup.sizes[-1], result.seen_at_random[-1]
+    return (
+        f"With k = {k} and n = {n}, heads that look h (k + 1)^l tokens back see {result.seen[-1]} tokens, and heads "
+        f"that "
+        f"look anywhere {at_random} at most, of {result.setup.n_tokens}."
+    )
+
+
 CLAIM = Claim(
     __name__,
     __doc__,
@@ -179,4 +196,12 @@ CLAIM = Claim(
         "soft attention instead of the argmax": {"beta": 1.0},
     },
     confidence="Exact: tokens are counted.",
+    errata=(
+        Erratum(
+            where="2(a), all three answers",
+            printed=r"total size is $2^n$; $3^n$; $(k + 1)^n$",
+            right=r"*at most* that: it takes heads whose paths end at different tokens, and a text that is long enough",
+            measured=_at_most,
+        ),
+    ),
 )

@@ -12,6 +12,8 @@ With absolute positions it does.
 The Gaussian encoding of equation (7) leaves the last term alone, (b.1):
 
 $$A_{q,k} = v^\top r_\delta = -\alpha\,(|\delta|^2 - 2\Delta_1\delta_1 - 2\Delta_2\delta_2)$$
+
+(with $D_{hid} = D_p = 3$, which $\widetilde W_k = I$ asks for).
 """
 
 import itertools
@@ -33,11 +35,12 @@ from headwork.functional import (
     relative_scores,
     sinusoidal_positions_2d,
 )
-from headwork.lab.measuring import exists, shape_of
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
-from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, at_least, exact, largest_difference, seeded
+from headwork.lab.measuring import exists, product_as_printed, shape_of
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
+from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, seeded
 
-ROUNDING = 1e-10
+ROUNDING = 2**18
+"""In eps: scores are of order 100."""
 D_P = 3
 
 
@@ -61,10 +64,14 @@ class Result:
     setup: Setup
     library: Float[Tensor, "query key"]
     by_hand: Float[Tensor, "query key"]
+    other_sign: Float[Tensor, "query key"]
+    """The same with delta = k - q."""
     before: dict[str, Float[Tensor, "from_pixel to_pixel"]]
     after: dict[str, Float[Tensor, "from_pixel to_pixel"]]
     gaussian: Float[Tensor, "query key"]
     third_as_printed: str
+    second_as_printed: str
+    """W_q times the identity of equation (7)."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +106,13 @@ def run(setup: Setup) -> Result:
     return Result(
         setup,
         before["relative"],
-        torch.from_numpy(_by_hand(setup, image, matrices)),
+        torch.from_numpy(predict(setup, image, matrices)),
+        torch.from_numpy(predict(setup, image, matrices, sign=-1)),
         {kind: scores[start][:, start] for kind, scores in before.items()},
         {kind: scores[end][:, end] for kind, scores in after.items()},
         _gaussian(setup, image),
         _third_as_printed(image.flatten(0, 1), matrices),
+        product_as_printed(matrices.w_q, torch.eye(D_P, dtype=torch.float64)),
     )
 
 
@@ -130,14 +139,14 @@ def _relative(setup: Setup, image: Tensor, m: _Matrices) -> Float[Tensor, "query
     return relative_scores(z @ m.w_q, z @ m.w_k, codes @ m.w_r.T, index, m.u, m.v).total()
 
 
-def _by_hand(setup: Setup, image: Tensor, m: _Matrices) -> np.ndarray:
+def predict(setup: Setup, image: Tensor, m: _Matrices, sign: int = 1) -> np.ndarray:
     """Equation (6), pair by pair, in NumPy."""
     w_q, w_k, w_r, u, v = (t.numpy() for t in (m.w_q, m.w_k, m.w_r, m.u, m.v))
     pixels = [(i, j) for i in range(setup.n_rows) for j in range(setup.n_columns)]
     scores = np.empty((len(pixels), len(pixels)))
     for a, q in enumerate(pixels):
         for b, k in enumerate(pixels):
-            z_q, z_k, delta = image[q].numpy(), image[k].numpy(), np.subtract(q, k)
+            z_q, z_k, delta = image[q].numpy(), image[k].numpy(), sign * np.subtract(q, k)
             r = np.array([delta @ delta, *delta])
             scores[a, b] = z_q @ w_q @ w_k.T @ z_k + z_q @ w_q @ w_r @ r + u @ w_k.T @ z_k + v @ w_r @ r
     return scores
@@ -152,11 +161,12 @@ def _gaussian(setup: Setup, image: Tensor) -> Float[Tensor, "query key"]:
     return _relative(setup, image, m)
 
 
-def _simplified(setup: Setup) -> Float[Tensor, "query key"]:
+def predict_gaussian(setup: Setup, factor: float = 2.0) -> Float[Tensor, "query key"]:
     """The answer to (b.1)."""
-    delta = rearrange(grid_shifts(setup.n_rows, setup.n_columns), "r c i j two -> (r c) (i j) two").double()
+    pixels = torch.cartesian_prod(torch.arange(setup.n_rows), torch.arange(setup.n_columns)).double()
+    delta = pixels[:, None] - pixels[None]
     inner = delta @ torch.tensor(setup.centre, dtype=torch.float64)
-    return -setup.alpha * (delta.square().sum(-1) - 2 * inner)
+    return -setup.alpha * (delta.square().sum(-1) - factor * inner)
 
 
 def _third_as_printed(z: Float[Tensor, "pixel d_in"], m: _Matrices) -> str:
@@ -172,17 +182,29 @@ def _third_as_printed(z: Float[Tensor, "pixel d_in"], m: _Matrices) -> str:
 
 def verdict(result: Result) -> Verdict:
     moved = {kind: largest_difference(result.before[kind], result.after[kind]) for kind in result.before}
-    gaussian = largest_difference(result.gaussian, _simplified(result.setup))
+    right, other_sign, half = (
+        largest_difference(result.gaussian, predict_gaussian(result.setup, factor)) for factor in (2.0, -2.0, 1.0)
+    )
     return Verdict(
         checks=(
-            exact("relative scores before and after a step", moved["relative"], ROUNDING),
-            at_least("absolute scores before and after a step", 0.1, moved["absolute"]),
+            exact(
+                "relative scores before and after a step",
+                moved["relative"],
+                eps=ROUNDING,
+                near={"absolute scores too": moved["absolute"]},
+            ),
             exact(
                 "relative scores against equation (6) by hand",
                 largest_difference(result.library, result.by_hand),
-                ROUNDING,
+                eps=ROUNDING,
+                near={"delta = k - q": largest_difference(result.library, result.other_sign)},
             ),
-            exact("Gaussian scores against -alpha (|delta|^2 - 2 Delta.delta)", gaussian, ROUNDING),
+            exact(
+                "Gaussian scores against -alpha (|delta|^2 - 2 Delta.delta)",
+                right,
+                eps=ROUNDING,
+                near={"+ 2 Delta.delta": other_sign, "Delta.delta once": half},
+            ),
         ),
         why="A step moves queries and keys alike, and the shift between them stays.",
     )
@@ -194,9 +216,10 @@ def figure(result: Result) -> Figure:
     low, high = result.before["relative"].min().item(), result.before["relative"].max().item()
     left.plot([low, high], [low, high], **PREDICTED | {"label": "predicted: equal", "zorder": 3})
     for kind, marker, grey in (("absolute", "x", "0.6"), ("relative", "o", "black")):
-        style = MEASURED | {"marker": marker, "label": f"measured, {kind}", "color": grey, "markersize": 3}
+        style = MEASURED | series(marker) | {"label": f"measured, {kind}", "color": grey, "markersize": 3}
         left.plot(result.before[kind].flatten().numpy(), result.after[kind].flatten().numpy(), **style)
     left.set(xlabel="score of a pair of pixels", ylabel="score after a step of (1, 1)")
+    left.set_ylim(top=2.2 * high)
     left.legend(frameon=False, loc="upper left")
     query = setup.n_rows // 2 * setup.n_columns + setup.n_columns // 2
     delta = rearrange(grid_shifts(setup.n_rows, setup.n_columns), "r c i j two -> (r c) (i j) two")[query]
@@ -204,9 +227,9 @@ def figure(result: Result) -> Figure:
     for row, marker in zip(rows, itertools.cycle(MARKERS), strict=False):
         here = delta[:, 0] == row
         shifts, order = delta[here, 1].sort()
-        predicted, seen = (t[query][here][order].numpy() for t in (_simplified(setup), result.gaussian))
+        predicted, seen = (t[query][here][order].numpy() for t in (predict_gaussian(setup), result.gaussian))
         right.plot(shifts.numpy(), predicted, **PREDICTED | {"label": "predicted" if row == rows[0] else None})
-        right.plot(shifts.numpy(), seen, **MEASURED | {"marker": marker, "label": f"measured, shift of rows {row}"})
+        right.plot(shifts.numpy(), seen, **MEASURED | series(marker) | {"label": f"measured, shift of rows {row}"})
     right.set(xlabel="shift of columns", ylabel="Gaussian score")
     right.legend(frameon=False, fontsize=6.5)
     return drawing
@@ -217,6 +240,7 @@ CLAIM = Claim(
     __doc__,
     document="ETH",
     question="1(b.1)",
+    also=("ETH (6)",),
     setup=Setup(),
     small=Setup(n_rows=3, n_columns=4, d_in=4, d_hid=2),
     run=run,
@@ -225,6 +249,15 @@ CLAIM = Claim(
     broken={"codes of where the key stands, not of the shift": {"codes": "of the key"}},
     confidence="Exact up to rounding.",
     errata=(
+        Erratum(
+            where="equations (6) and (7) together, and 1(b.2)",
+            printed=r"$\widetilde W_k := I$ with $v \in \mathbb{R}^{D_p}$, $D_p = 3$, beside "
+            r"$W_q \in \mathbb{R}^{D_i \times D_{hid}}$ with $D_{hid} = D_x \gg D_p$",
+            right=r"$W_q \widetilde W_k$ in the second term of (6) asks for $D_{hid}$ rows, the identity has 3: either "
+            r"$D_{hid} = D_p = 3$, or $\widetilde W_k = \binom{I_3}{0}$ and $v$ padded with zeros. $W_q = 0$ makes "
+            "the term vanish, so nothing else on the sheet changes",
+            measured=lambda result: f"As printed, {result.second_as_printed}.",
+        ),
         Erratum(
             where="equation (6), third term",
             printed=r"$u^\top W_k Z_{k,:}$",

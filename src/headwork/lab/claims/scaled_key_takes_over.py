@@ -20,7 +20,7 @@ from torch import Tensor
 
 from headwork import masks
 from headwork.functional import attention_scores, attention_weights, scaled_dot_product_attention
-from headwork.lab.plots import MEASURED, PREDICTED, PRINTED, Figure, panels
+from headwork.lab.plots import MEASURED, PREDICTED, PRINTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, exact, largest_difference, seeded
 
 FOREVER = 1e9
@@ -47,10 +47,18 @@ class Result:
     positive: Bool[Tensor, "query"]
     weight: Float[Tensor, "scale query"]
     predicted: Float[Tensor, "scale query"]
+    wrong: Float[Tensor, "scale query"]
+    """The formula with the key among the others."""
     limit: Float[Tensor, "query"]
     """Its weight at a scale as good as infinity."""
     from_limit: float
-    """How far the outputs there are from the value of the key, or from attention without it."""
+    """How far the outputs there are from the value of the key, or from attention without it; and all from the value."""
+    from_value: float
+
+    @property
+    def predicted_share(self) -> float:
+        """A random query has a positive dot product with the key one time in two."""
+        return 0.5 if self.setup.rule == "positive dot product" else 1.0
 
     @property
     def predicted_limit(self) -> Float[Tensor, "query"]:
@@ -70,6 +78,8 @@ def run(setup: Setup) -> Result:
 
     weight = torch.stack([attention_weights(q, _scale(setup, k, a))[:, 0] for a in setup.scales])
     predicted = torch.stack([torch.sigmoid(a * score - rest) for a in setup.scales])
+    with_itself = torch.logaddexp(rest, score)
+    wrong = torch.stack([torch.sigmoid(a * score - with_itself) for a in setup.scales])
     last = _scale(setup, k, FOREVER)
     without = scaled_dot_product_attention(
         q, k, v, visible=masks.key_padding(torch.arange(setup.n_keys)[None] > 0)[0, 0]
@@ -77,7 +87,14 @@ def run(setup: Setup) -> Result:
     expected = torch.where(positive[:, None], v[0], without)
     out = scaled_dot_product_attention(q, last, v)
     return Result(
-        setup, positive, weight, predicted, attention_weights(q, last)[:, 0], largest_difference(out, expected)
+        setup,
+        positive,
+        weight,
+        predicted,
+        wrong,
+        attention_weights(q, last)[:, 0],
+        largest_difference(out, expected),
+        largest_difference(out, v[0].expand_as(out)),
     )
 
 
@@ -89,19 +106,31 @@ def _scale(setup: Setup, k: Float[Tensor, "key d_head"], a: float) -> Float[Tens
 
 
 def verdict(result: Result) -> Verdict:
-    share = result.positive.double().mean().item()
+    everybody = torch.ones_like(result.limit)
     return Verdict(
         checks=(
             about(
                 "share of the queries that a key takes over",
-                result.predicted_limit.mean().item(),
+                result.predicted_share,
                 (result.limit > 0.5).double().mean().item(),
-                0.0,
+                sd=0.5 / len(result.positive) ** 0.5,
+                near={"every query, as printed": 1, "a quarter": 0.25},
             ),
-            exact("weight in the limit, 1 or 0", largest_difference(result.limit, result.predicted_limit)),
-            exact("weight at every scale against the formula", _error(result)),
-            exact("outputs: the value of the key, or attention without it", result.from_limit),
-            about("share of positive dot products", 0.5, share, 5 * 0.5 / len(result.positive) ** 0.5),
+            exact(
+                "weight in the limit, 1 or 0",
+                largest_difference(result.limit, result.predicted_limit),
+                near={"1 for every query": largest_difference(result.limit, everybody)},
+            ),
+            exact(
+                "weight at every scale against the formula",
+                _error(result),
+                near={"the key among the others too": largest_difference(result.weight, result.wrong)},
+            ),
+            exact(
+                "outputs: the value of the key, or attention without it",
+                result.from_limit,
+                near={"the value of the key for every query": result.from_value},
+            ),
         ),
         why="Scaling multiplies the score, and a negative score becomes more negative.",
     )
@@ -121,10 +150,12 @@ def figure(result: Result) -> Figure:
         sign, marker = ("positive", "o") if result.positive[query] else ("negative", "s")
         line = PREDICTED | {"label": "predicted" if index == 0 else ""}
         left.semilogx(scales.numpy(), result.predicted[:, query].numpy(), **line)
-        style = MEASURED | {"marker": marker, "label": f"measured, {sign}" if first else ""}
+        style = MEASURED | series(marker) | {"label": f"measured, {sign}" if first else ""}
         left.semilogx(scales.numpy(), result.weight[:, query].numpy(), **style)
     left.set(xlabel="scale a of the key", ylabel="its weight, for six queries")
-    left.legend(frameon=False, loc="center right", title="dot product")
+    left.set_ylim(-0.05, 1.75)
+    left.set_yticks([0, 0.5, 1])
+    left.legend(frameon=False, loc="upper left", title="dot product with the key", ncols=2)
     taken, predicted = ((t > 0.5).double().mean(1) for t in (result.weight, result.predicted))
     right.axhline(1, **PRINTED | {"label": "as printed: every query"})
     right.axhline(result.positive.double().mean().item(), color="0.6", linewidth=0.8, zorder=0)
@@ -151,7 +182,7 @@ CLAIM = Claim(
     document="NYU",
     question="1.1(g)",
     setup=Setup(),
-    small=Setup(n_queries=101, n_keys=7, d_head=5, scales=(1.0, 4.0, 64.0)),
+    small=Setup(n_queries=400, n_keys=7, d_head=5, scales=(1.0, 4.0, 64.0)),
     run=run,
     verdict=verdict,
     figure=figure,
@@ -159,7 +190,7 @@ CLAIM = Claim(
         "the printed answer: every query is taken over": {"rule": "all queries"},
         "all keys scaled together": {"scaled": "all keys"},
     },
-    confidence="The weights are exact up to rounding; the share of positive dot products is within 5 standard errors.",
+    confidence="The weights are exact up to rounding; the share of queries is within 5 standard deviations (SD).",
     errata=(
         Erratum(
             where="1.1(g), third to fifth point",

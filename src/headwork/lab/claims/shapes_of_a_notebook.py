@@ -17,13 +17,13 @@ Only attmat_mh grows with the square of the tokens. Every other variable holds $
 are equal at $n = d/h$, the width of a head.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 
 from headwork.inspection.tracing import trace
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, same, seeded
 from headwork.layers import MultiHeadAttention
 
@@ -73,7 +73,7 @@ def _shapes(layer: MultiHeadAttention, n_tokens: int) -> dict[str, Shape]:
     return {"tokens": tuple(tokens.shape)} | {theirs: rows[ours].shape for theirs, ours in NAMES.items()}
 
 
-def _predict(setup: Setup, n: int) -> dict[str, Shape]:
+def predict(setup: Setup, n: int) -> dict[str, Shape]:
     d, h = setup.d_model, setup.n_heads
     whole, cut = (1, n, d), (1, n, h, d // h)
     names = {"tokens": whole, "attmat_mh": (1, h, n, n), "zis": whole}
@@ -82,13 +82,25 @@ def _predict(setup: Setup, n: int) -> dict[str, Shape]:
 
 def verdict(result: Result) -> Verdict:
     setup = result.setup
-    sheet = _predict(setup, setup.n_tokens)
+    sheet = predict(setup, setup.n_tokens)
+    other = predict(replace(setup, n_heads=2 * setup.n_heads), setup.n_tokens)
+    longer = predict(setup, setup.n_tokens + 1)
     headline = ("attmat_mh", *(name for name in sheet if name != "attmat_mh"))
-    other_lengths = sum(shapes != _predict(setup, n) for n, shapes in result.by_length.items())
+    other_lengths = sum(shapes != predict(setup, n) for n, shapes in result.by_length.items())
     return Verdict(
         checks=(
-            *(same(f"shape of {name}", str(list(sheet[name])), str(list(result.shapes[name]))) for name in headline),
-            same("lengths at which another shape comes out", 0, other_lengths),
+            *(
+                same(
+                    f"shape of {name}",
+                    str(list(sheet[name])),
+                    str(list(result.shapes[name])),
+                    near={"twice the heads": str(list(other[name]))}
+                    if other[name] != sheet[name]
+                    else {"a token more": str(list(longer[name]))},
+                )
+                for name in headline
+            ),
+            same("lengths at which another shape comes out", 0, other_lengths, near={"one": 1}),
         ),
         why="Heads cut the width, not the tokens; and a weight belongs to a head and a pair of tokens.",
     )
@@ -99,8 +111,8 @@ def figure(result: Result) -> Figure:
     drawing, (left, right) = panels(
         2, title="Every variable grows with the tokens; only the attention table as their square"
     )
-    names = list(_predict(setup, setup.n_tokens))
-    predicted = [_numbers(_predict(setup, setup.n_tokens)[name]) for name in names]
+    names = list(predict(setup, setup.n_tokens))
+    predicted = [_numbers(predict(setup, setup.n_tokens)[name]) for name in names]
     left.plot(predicted, range(len(names)), **PREDICTED | {"linestyle": "none", "marker": "|", "markersize": 13})
     left.plot([_numbers(result.shapes[name]) for name in names], range(len(names)), **MEASURED)
     for row, name in enumerate(names):
@@ -112,10 +124,10 @@ def figure(result: Result) -> Figure:
     left.set_title(f"{setup.n_tokens} tokens of width {setup.d_model}, {setup.n_heads} heads")
     for (name, power), marker in zip((("attmat_mh", "h n^2"), ("qis_mh", "n d")), MARKERS, strict=False):
         line = ("--", ":")[power == "n d"]
-        counts = [_numbers(_predict(setup, n)[name]) for n in lengths]
+        counts = [_numbers(predict(setup, n)[name]) for n in lengths]
         right.loglog(lengths, counts, **PREDICTED | {"label": f"predicted: {power}", "linestyle": line})
         counts = [_numbers(shapes[name]) for shapes in result.by_length.values()]
-        right.loglog(lengths, counts, **MEASURED | {"label": f"measured: {name}", "marker": marker})
+        right.loglog(lengths, counts, **MEASURED | series(marker) | {"label": f"measured: {name}"})
     right.axvline(setup.d_model // setup.n_heads, ymax=0.55, color="0.6", linewidth=0.8, zorder=0)
     right.text(setup.d_model / setup.n_heads * 1.15, 400, "d / h")
     right.set(xlabel="tokens n", ylabel="numbers it holds", xticks=lengths, xticklabels=lengths)

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwork.inspection import record
-from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, outline, panels
+from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, outline, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, exact, largest_difference, same, seeded
 from headwork.layers import MultiHeadAttention, SplitHeadAttention
 
@@ -49,6 +49,8 @@ class Result:
     """The influence of a feature on the scores of a head that splits; and of one that projects."""
     known_when_projecting: Float[Tensor, "head feature"]
     from_blocks: float
+    from_more: float
+    """How far the two are apart if the matrices are not zero outside the blocks."""
 
 
 @seeded
@@ -58,8 +60,10 @@ def run(setup: Setup) -> Result:
     split = SplitHeadAttention(d, n, bias=False).double()
     projecting = MultiHeadAttention(d, n, bias=False).double()
     known = {"split": _known(split, x), "project": _known(projecting, x)}
-    _copy_blocks(split, projecting, keep_the_rest=not setup.zeros_outside)
     with torch.no_grad():
+        _copy_blocks(split, projecting, keep_the_rest=True)
+        from_more = largest_difference(split(x, x), projecting(x, x))
+        _copy_blocks(split, projecting, keep_the_rest=not setup.zeros_outside)
         from_blocks = largest_difference(split(x, x), projecting(x, x))
     return Result(
         setup,
@@ -70,6 +74,7 @@ def run(setup: Setup) -> Result:
         known[setup.splits],
         known["project"],
         from_blocks,
+        from_more,
     )
 
 
@@ -104,28 +109,53 @@ def _own_slice(setup: Setup) -> Bool[Tensor, "head feature"]:
     return head[:, None] == feature[None, :] // (setup.d_model // setup.shown_heads)
 
 
-def _predicted(setup: Setup, heads: Heads, n: int) -> int:
+def predict(setup: Setup, heads: Heads, n: int) -> int:
     return 3 * setup.d_model**2 // (n if heads == "split" else 1) + setup.d_model**2
 
 
 def verdict(result: Result) -> Verdict:
     setup, own = result.setup, _own_slice(result.setup)
     counts = [
-        same(f"parameters of {n} heads that {heads}", _predicted(setup, heads, n), count)
+        same(
+            f"parameters of {n} heads that {heads}",
+            predict(setup, heads, n),
+            count,
+            near={"without W^o": predict(setup, heads, n) - setup.d_model**2}
+            | (
+                {"the other kind of heads": predict(setup, "project" if heads == "split" else "split", n)}
+                if n > 1
+                else {}
+            ),
+        )
         for heads, of in result.parameters.items()
         for n, count in zip(setup.n_heads, of, strict=True)
     ]
     everything = own.numel()
     return Verdict(
         checks=(
-            exact("splitting against projecting with zeros outside the blocks", result.from_blocks),
-            same("features of other slices that scores know, splitting", 0, int((result.known > 0)[~own].sum())),
+            exact(
+                "splitting against projecting with zeros outside the blocks",
+                result.from_blocks,
+                near={"anything outside the blocks": result.from_more},
+            ),
+            same(
+                "features of other slices that scores know, splitting",
+                0,
+                int((result.known > 0)[~own].sum()),
+                near={"one each": setup.shown_heads},
+            ),
             same(
                 "features of the own slice that scores know, splitting",
-                int(own.sum()),
+                setup.d_model,
                 int((result.known > 0)[own].sum()),
+                near={"all but one": setup.d_model - 1},
             ),
-            same("features that scores know, projecting", everything, int((result.known_when_projecting > 0).sum())),
+            same(
+                "features that scores know, projecting",
+                everything,
+                int((result.known_when_projecting > 0).sum()),
+                near={"the own slice": setup.d_model},
+            ),
             *counts,
         ),
         why="A product with a slice is a product with the whole and a matrix that is zero elsewhere.",
@@ -145,9 +175,9 @@ def figure(result: Result) -> Figure:
         ax.set(xlabel="feature of the tokens", ylabel="head", yticks=range(setup.shown_heads))
         ax.set_title(f"measured: what scores know, {name}", fontsize=8)
     for (heads, counts), marker in zip(result.parameters.items(), MARKERS, strict=False):
-        line = [_predicted(setup, heads, n) for n in setup.n_heads]
+        line = [predict(setup, heads, n) for n in setup.n_heads]
         right.plot(setup.n_heads, line, **PREDICTED | {"label": "predicted" if heads == "split" else None})
-        right.plot(setup.n_heads, counts, **MEASURED | {"marker": marker, "label": f"measured, {heads}"})
+        right.plot(setup.n_heads, counts, **MEASURED | series(marker) | {"label": f"measured, {heads}"})
     right.set(
         xlabel="heads", ylabel="parameters", xticks=setup.n_heads, ylim=(0, 1.6 * max(result.parameters["project"]))
     )
@@ -168,7 +198,7 @@ CLAIM = Claim(
     __name__,
     __doc__,
     document="C182",
-    question="1(c), section 0.2",
+    question="0.2",
     setup=Setup(),
     small=Setup(d_model=8, n_heads=(1, 2, 4), shown_heads=2, n_tokens=3),
     run=run,

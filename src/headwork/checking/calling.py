@@ -1,0 +1,374 @@
+"""How somebody's program may be called: roles of its arguments, meanings of its mask, layouts, what it returns."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwork.checking.names import ROLES, SIZE_NAMES
+from headwork.checking.runner import As, Made, Program, ProgramError, Result
+
+
+def role_of(name: str, wanted: Sequence[str], names: Mapping[str, str] = ROLES) -> str | None:
+    """The first role that a name stands for.
+
+    >>> role_of("queries", ("q", "k", "v")), role_of("foo", ("q",))
+    ('q', None)
+    """
+    plain = name.lower().strip("_")
+    return next((role for role in wanted if re.fullmatch(names[role].lower(), plain)), None)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A function, class or object of somebody's program that may be a subject."""
+
+    name: str
+    facts: dict[str, Any]
+    program: Program
+    source: str = ""
+    filename: str = ""
+    everything: Mapping[str, Any] = field(default_factory=dict)
+    dropout: float = 0.0
+    """All names of the program with their facts, and `globals` for its numbers."""
+
+    @property
+    def kind(self) -> str:
+        return self.facts["kind"]
+
+    @property
+    def parameters(self) -> list[dict[str, Any]]:
+        """What a call takes."""
+        found = self.facts.get("call" if self.kind == "function" else "forward")
+        return [] if found is None else [p for p in found if p["kind"] not in ("VAR_POSITIONAL", "VAR_KEYWORD")]
+
+    @property
+    def is_variadic(self) -> bool:
+        return any(p["kind"] == "VAR_POSITIONAL" for p in self.facts.get("forward") or self.facts.get("call") or [])
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which argument plays which role; what else has to be passed; how sure the names make it."""
+
+    roles: Mapping[str, str]
+    fixed: Mapping[str, Any]
+    named: bool
+    keyword: frozenset[str] = frozenset()
+
+    def said(self, order: Sequence[str]) -> str:
+        return "(" + ", ".join(self.roles[p] for p in order if p in self.roles) + ")"
+
+
+def assignments(
+    parameters: Sequence[Mapping[str, Any]],
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    fixed: Mapping[str, Any] | None = None,
+) -> Iterator[Assignment]:
+    """Roles by the names of the parameters; where the names do not say, every order of the roles that are left."""
+    roles: dict[str, str] = {}
+    constants: dict[str, Any] = {}
+    open_parameters: list[str] = []
+    wanted = (*required, *optional)
+    for p in parameters:
+        name = p["name"]
+        role = role_of(name, [r for r in wanted if r not in roles.values()])
+        constant = role_of(name, list(fixed or {}))
+        if role is not None and not (constant is not None and p["optional"] and role in ("x", "k")):
+            roles[name] = role
+        elif constant is not None and fixed is not None:
+            if not p["optional"] or fixed[constant] is not None:
+                constants[name] = fixed[constant]
+        elif not p["optional"]:
+            open_parameters.append(name)
+    left = [r for r in required if r not in roles.values()]
+    extra = [r for r in optional if r not in roles.values()]
+    keyword = frozenset(p["name"] for p in parameters if p["kind"] == "KEYWORD_ONLY")
+    if not left and not open_parameters:
+        yield Assignment(roles, constants, named=True, keyword=keyword)
+        return
+    if not open_parameters:  # names took them all, for the wrong roles perhaps
+        open_parameters = [p["name"] for p in parameters if p["name"] not in constants][: len(wanted)]
+        roles, left, extra = {}, list(required), list(optional)
+    if len(left) > len(open_parameters) or len(open_parameters) > len(left) + len(extra) or len(open_parameters) > 5:
+        return
+    pool = [*left, *extra]
+    for order in itertools.permutations(pool, len(open_parameters)):
+        if set(left) <= set(order):
+            yield Assignment({**roles, **dict(zip(open_parameters, order, strict=True))}, constants, False, keyword)
+
+
+def call(
+    candidate: Candidate,
+    target: str | int,
+    assignment: Assignment,
+    values: Mapping[str, Any],
+    *,
+    method: str | None = None,
+    train: bool = False,
+    grads: bool = False,
+) -> Result:
+    """Call with a value for each role; roles without a value are left to their defaults."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    gap = False
+    for p in candidate.parameters if method is None else candidate.facts["methods_of"][method]:
+        name = p["name"]
+        if name in assignment.roles and assignment.roles[name] in values:
+            value = values[assignment.roles[name]]
+        elif name in assignment.fixed:
+            value = assignment.fixed[name]
+        else:
+            gap = True
+            continue
+        if gap or p["kind"] == "KEYWORD_ONLY":
+            kwargs[name] = value
+        else:
+            args.append(value)
+    return candidate.program.call(target, args, kwargs, method=method, train=train, grads=grads)
+
+
+def tensors_of(result: Result) -> list[tuple[str, Tensor]]:
+    """Every tensor that came back, with where it was."""
+    found: list[tuple[str, Tensor]] = []
+
+    def walk(value: Any, name: str) -> None:
+        if isinstance(value, Tensor):
+            found.append((name, value))
+        elif isinstance(value, list):
+            for i, v in enumerate(value):
+                walk(v, f"{name}[{i}]")
+        elif isinstance(value, dict):
+            for k, v in value.items():
+                walk(v, f"{name}.{k}")
+
+    walk(result.value, "result")
+    return [*found, *((f"self.{name}", t) for name, t in result.attributes.items())]
+
+
+def pick(result: Result, shape: Sequence[int], *, attributes: bool = False) -> tuple[str, Tensor] | None:
+    """The first tensor of a shape."""
+    for name, t in tensors_of(result):
+        if tuple(t.shape) == tuple(shape) and (attributes or not name.startswith("self.")):
+            return name, t.to(torch.float64)
+    return None
+
+
+# Masks -----------------------------------------------------------------------------------------------------------
+
+
+MEANINGS: dict[str, str] = {
+    "True = may attend": "keep",
+    "1 = may attend": "keep ones",
+    "True = hidden": "block",
+    "1 = hidden": "block ones",
+    "added to the scores, -inf = hidden": "added",
+    "added to the scores, -1e9 = hidden": "added finite",
+    "lengths": "lengths",
+}
+RANKS = ("b1qk", "bqk", "qk", "b11k", "b1k", "bk", "bhqk", "nqk", "11qk", "1qk", "k")
+
+
+def encode_mask(visible: Tensor, meaning: str, rank: str, heads: int) -> Tensor | None:
+    """Our mask "batch 1 query key" as somebody wants it; None where it cannot be said in that rank."""
+    batch, _, n_query, n_key = visible.shape
+    same_rows = bool((visible == visible[:, :, :1]).all())
+    same_batch = bool((visible == visible[:1]).all())
+    if meaning == "lengths":
+        counts = visible.sum(-1)
+        if not bool((visible == (torch.arange(n_key) < counts[..., None])).all()):
+            return None
+        return counts[:, 0, 0] if same_rows and rank == "bk" else counts[:, 0] if rank == "bqk" else None
+    if rank in ("qk", "11qk", "1qk") and not same_batch:
+        return None
+    if rank in ("b11k", "b1k", "bk") and not same_rows:
+        return None
+    if rank == "k" and not (same_rows and same_batch):
+        return None
+    shaped = {
+        "b1qk": lambda: visible,
+        "bqk": lambda: visible[:, 0],
+        "qk": lambda: visible[0, 0],
+        "11qk": lambda: visible[:1],
+        "1qk": lambda: visible[0],
+        "b11k": lambda: visible[:, :, :1],
+        "b1k": lambda: visible[:, 0, :1],
+        "bk": lambda: visible[:, 0, 0],
+        "k": lambda: visible[0, 0, 0],
+        "bhqk": lambda: visible.expand(batch, heads, n_query, n_key),
+        "nqk": lambda: visible.expand(batch, heads, n_query, n_key).flatten(0, 1),
+    }[rank]()
+    dtype = torch.float64
+    zero = torch.zeros(shaped.shape, dtype=dtype)
+    return {
+        "keep": lambda: shaped.contiguous(),
+        "keep ones": lambda: shaped.to(dtype),
+        "block": lambda: ~shaped,
+        "block ones": lambda: (~shaped).to(dtype),
+        "added": lambda: zero.masked_fill(~shaped, float("-inf")),
+        "added finite": lambda: zero.masked_fill(~shaped, -1e9),
+    }[meaning]()
+
+
+def random_visible(kind: str, batch: int, n_query: int, n_key: int, generator: torch.Generator) -> Tensor | None:
+    """A mask "batch 1 query key" under which every query sees something.
+
+    Kinds: `none`, `each` (another for every query and sentence), `pairs` (for every query), `padding` (lengths).
+    """
+    if kind == "none":
+        return None
+    if kind == "padding":
+        lengths = torch.full((batch,), max(1, n_key // 2))
+        if batch > 1:
+            lengths[0] = max(1, n_key - 2)
+        return (torch.arange(n_key) < lengths[:, None, None, None]).expand(batch, 1, n_query, n_key).contiguous()
+    n = 1 if kind == "pairs" else batch
+    visible = torch.rand(n, 1, n_query, n_key, generator=generator) < 0.6
+    if kind == "rows":
+        visible = visible[:, :, :1].expand(n, 1, n_query, n_key).clone()
+    visible[..., 0] |= ~visible.any(-1)
+    visible[:, :, 0, -1] = False
+    visible[:, :, -1, -1] = True
+    visible[:, :, 0, 0] = True
+    return visible.expand(batch, 1, n_query, n_key).contiguous()
+
+
+KIND_OF_RANK = {
+    "b1qk": "each", "bqk": "each", "bhqk": "each", "nqk": "each", "qk": "pairs", "11qk": "pairs", "1qk": "pairs",
+    "b11k": "padding", "b1k": "padding", "bk": "padding", "k": "one padding",
+}  # fmt: skip
+
+
+# Constructors ----------------------------------------------------------------------------------------------------
+
+
+def constructor_values(
+    candidate: Candidate, sizes: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> Iterator[tuple[list[Any], dict[str, Any], tuple[str, ...]]]:
+    """Arguments for the constructor of a class, from its names for sizes; configs, dicts and globals as well."""
+    parameters = [p for p in candidate.facts.get("init") or [] if p["kind"] not in ("VAR_POSITIONAL", "VAR_KEYWORD")]
+    usual = {
+        "dropout": candidate.dropout,
+        "bias": True,
+        "device": None,
+        "dtype": None,
+        "pad": 0,
+        "activation": None,
+        **(defaults or {}),
+    }
+    yield from _constructor_values(candidate, parameters, {**usual, **sizes})
+
+
+def _constructor_values(
+    candidate: Candidate, parameters: Sequence[Mapping[str, Any]], sizes: Mapping[str, Any]
+) -> Iterator[tuple[list[Any], dict[str, Any], tuple[str, ...]]]:
+    kwargs: dict[str, Any] = {}
+    unknown: list[str] = []
+    for p in parameters:
+        name = p["name"]
+        role = role_of(name, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES)
+        if _is_config(p):
+            config = make_config(candidate, p, sizes)
+            if config is not None:
+                kwargs[name] = config
+            elif not p["optional"]:
+                unknown.append(name)
+            continue
+        if role is None:
+            if not p["optional"]:
+                unknown.append(name)
+            continue
+        value = sizes[role]
+        if p["optional"] and (
+            value is None or role in ("bias", "base", "activation", "pad", "d_head", "norm_first", "pooling", "causal")
+        ):
+            continue
+        if role == "dropout" and p["optional"] and p["default"] is None:
+            continue
+        if role in ("device",):
+            value = As("device", "cpu")
+        elif role == "dtype":
+            value = As("dtype", "float64" if candidate.program.double else "float32")
+        elif role == "activation":
+            value = "relu" if p["annotation"] == "str" else As("module", "ReLU")
+        elif value is None:
+            continue
+        kwargs[name] = value
+    if not unknown:
+        yield [], kwargs, tuple(kwargs)
+        return
+    used = {role_of(n, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES) for n in kwargs}
+    pool = [
+        r
+        for r in ("d_model", "n_heads", "d_head", "d_ff", "n_tokens", "n_layers", "vocab")
+        if r in sizes and r not in used
+    ]
+    for order in itertools.islice(itertools.permutations(pool, len(unknown)), 60):
+        yield [], {**kwargs, **{n: sizes[r] for n, r in zip(unknown, order, strict=True)}}, order
+
+
+def _is_config(p: Mapping[str, Any]) -> bool:
+    return bool(
+        re.fullmatch(
+            r"(\w*_)?(config|cfg|conf|args|params|hparams|opt|options|hyperparams|model_args|hp|settings)",
+            p["name"].lower(),
+        )
+    )
+
+
+def make_config(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, Any]) -> Any:
+    """A configuration object with every name that the source reads from it."""
+    name = p["name"]
+    read = set(re.findall(rf"(?:\b|self\.){re.escape(name)}\s*(?:\.|\[[\"']|\.get\([\"'])(\w+)", candidate.source))
+    read |= set(re.findall(r"(?:config|cfg|args|params)\s*(?:\.|\[[\"']|\.get\([\"'])(\w+)", candidate.source))
+    read -= {"get", "items", "keys", "values", "copy", "update", "pop"}
+    values: dict[str, Any] = {}
+    for known in (candidate.everything.get("globals") or {}).values():
+        if isinstance(known, dict):
+            content = known.get("dict") or known.get("object") or {}
+            if read & set(content):
+                values.update(content)
+    fields = {}
+    annotated = candidate.everything.get("names", {}).get(p["annotation"].strip("'\""))
+    if annotated and annotated.get("fields"):
+        fields = {f["name"]: f for f in annotated["init"] or []}
+        read |= set(fields)
+    for key in read:
+        role = role_of(key, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES)
+        if role is not None and sizes[role] is not None:
+            values[key] = sizes[role]
+        elif key in fields and fields[key]["optional"]:
+            values[key] = fields[key]["default"]
+        elif key not in values:
+            values[key] = False if re.match(r"use_|is_|flash|return_|tie|do_|with_", key) else None
+    if fields:
+        return As(
+            "new", p["annotation"].strip("'\""), {k: v for k, v in values.items() if k in fields and (v is not None)}
+        )
+    return As("config", values) if values else None
+
+
+def make(
+    candidate: Candidate, sizes: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> Iterator[tuple[Made, dict[str, Any]]]:
+    """Every way to construct the candidate that does not fail, with what was passed; an object is given already."""
+    if candidate.kind == "instance":
+        yield Made(candidate.program, candidate.facts["made"]), {}
+        return
+    last: ProgramError | None = None
+    n = 0
+    for args, kwargs, _ in constructor_values(candidate, sizes, defaults):
+        try:
+            yield candidate.program.make(candidate.name, args, kwargs), dict(kwargs)
+            n += 1
+        except ProgramError as error:
+            if error.is_final:
+                raise
+            last = error
+    if n == 0 and last is not None:
+        raise last

@@ -1,0 +1,238 @@
+"""Which options explain a program's numbers: the fewest mistakes that agree on every input, and with which reading."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from headwork.checking.calling import Candidate
+from headwork.checking.option import Case, How, Mistake, Reading, Subject, Weights
+from headwork.checking.runner import ProgramError
+
+TOLERANCE = 1e-7
+ROUGH = 3e-5
+"""Of the largest number, for programs that compute in single precision somewhere."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A reading, the parts of its parameters and the options under which our equation gives the program's numbers."""
+
+    subject: Subject
+    reading: Reading
+    weights: Weights
+    how: How
+    mistakes: tuple[Mistake, ...]
+    n_inputs: int
+    exact: bool
+    others: tuple[tuple[Mistake, ...], ...] = ()
+    """Other mistakes that would give the same numbers."""
+
+
+@dataclass
+class Evidence:
+    """Every reading that ran, with its answer to the first case."""
+
+    subject: Subject
+    readings: list[tuple[Reading, Case, Tensor]] = field(default_factory=list)
+    error: ProgramError | None = None
+    n_tried: int = 0
+    right: "Explanation | None" = None
+    perhaps: "Explanation | None" = None
+    """Right with masks that are the same for all sentences or queries, where others ran and were wrong."""
+
+
+def gather(candidate: Candidate, subject: Subject, limit: int = 300) -> Evidence:
+    """Run the candidate in every way in which it might be meant, until one is right."""
+    evidence = Evidence(subject)
+    try:
+        for reading in subject.readings(candidate):
+            evidence.n_tried += 1
+            case = subject.cases(reading, 0)
+            try:
+                answer = reading.run(case)
+            except ProgramError as error:
+                evidence.error = error
+                if error.is_final:
+                    break
+                continue
+            if "output" in answer:
+                found = (reading, case, answer["output"])
+                evidence.readings.append(found)
+                if not reading.facts.get("partial"):
+                    agreed = next(iter(explanations(subject, [found], 0)), None)
+                    if agreed is not None and not _is_less_general(reading, evidence):
+                        evidence.right = agreed
+                        return evidence
+                    evidence.perhaps = evidence.perhaps or agreed
+            if evidence.n_tried > limit:
+                break
+    except ProgramError as error:
+        evidence.error = error
+    evidence.readings.sort(key=lambda found: found[0].cost)
+    return evidence
+
+
+def _is_less_general(reading: Reading, evidence: Evidence) -> bool:
+    """Whether a mask for every sentence and query ran with the same meaning, and was not right."""
+    meaning = reading.facts.get("meaning")
+    return (
+        meaning is not None
+        and not reading.facts.get("general", True)
+        and any(r.facts.get("meaning") == meaning and r.facts.get("general") for r, _, _ in evidence.readings)
+    )
+
+
+def close(yours: Tensor, right: Tensor, tolerance: float, forgive_nan: bool, masked: bool = False) -> bool:
+    """Equal up to a part of the largest number; `masked`: where our answer is NaN, a query saw nothing, and any will do."""
+    if yours.shape != right.shape:
+        return False
+    if masked and bool(right.isnan().any()):
+        there = ~right.isnan()
+        if there.double().mean() < 0.3:  # hardly anything is left to agree with
+            return False
+        yours, right = yours[there], right[there]
+    known = right.isfinite()
+    if not bool(known.all()):
+        if not torch.equal(known, yours.isfinite()):
+            return False
+        yours, right = yours[known], right[known]
+    finite = yours.isfinite()
+    if not bool(finite.all()):
+        if not forgive_nan or finite.double().mean() < 0.3:
+            return False
+        yours, right = yours[finite], right[finite]
+    size = float(right.abs().max()) if right.numel() else 0.0
+    return bool(((yours - right).abs() <= tolerance * max(size, 1e-3)).all())
+
+
+def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
+    """The fewest mistakes that agree on every input.
+
+    A program that takes a mask and also runs without one is explained without it first; what was found holds with a mask
+    as well, and only mistakes about masks are left to find.
+    """
+    if evidence.right is not None:
+        return evidence.right
+    subject = evidence.subject
+    if evidence.perhaps is not None:
+        base = evidence.perhaps
+        general = [
+            f
+            for f in evidence.readings
+            if f[0].facts.get("general") and f[0].facts["meaning"] == base.reading.facts["meaning"]
+        ]
+        found = explanations(subject, general, 1, base=base, mistakes=_about_masks(subject))
+        return _choose(found) if found else base
+    partial = [found for found in evidence.readings if found[0].facts.get("partial")]
+    whole = [found for found in evidence.readings if not found[0].facts.get("partial")]
+    deadline = time.process_time() + seconds
+    for n_mistakes in (0, 1, 2):
+        bases = explanations(subject, partial, n_mistakes, deadline)
+        for n_more in (0, 1) if bases else ():
+            found = [
+                best
+                for base in bases
+                for best in explanations(
+                    subject, whole, n_more, deadline + seconds, base=base, mistakes=_about_masks(subject)
+                )
+            ]
+            if found:
+                return _choose(found)
+        if bases:
+            return _choose(bases)
+    if partial:
+        return None
+    for n_mistakes in (1, 2):
+        found = explanations(subject, whole, n_mistakes, deadline)
+        if found:
+            return _choose(found)
+    return None
+
+
+def _about_masks(subject: Subject) -> list[Mistake]:
+    return [m for m in subject.mistakes if m.option in ("hidden", "mask_of", "causal", "memory_mask", "source_padding")]
+
+
+def _choose(found: Sequence[Explanation]) -> Explanation:
+    """The most plausible reading; other mistakes under it that would give the same numbers are kept as others."""
+    chosen = min(found, key=lambda e: (e.reading.cost, len(e.how)))
+    ties = {
+        tuple(m.name for m in e.mistakes): e.mistakes
+        for e in found
+        if e.mistakes != chosen.mistakes and e.reading.cost <= chosen.reading.cost
+    }
+    return replace(chosen, others=tuple(ties.values()))
+
+
+def explanations(
+    subject: Subject,
+    readings: Sequence[tuple[Reading, Case, Tensor]],
+    n_mistakes: int,
+    deadline: float = float("inf"),
+    base: Explanation | None = None,
+    mistakes: Sequence[Mistake] | None = None,
+) -> list[Explanation]:
+    """All options with so many (more) mistakes that give the numbers of the most plausible reading that has any."""
+    found: list[Explanation] = []
+    for i, (reading, case, yours) in enumerate(readings):
+        if found and reading.cost > found[0].reading.cost + 0.3:
+            break
+        if n_mistakes == 2 and i >= 3:
+            break
+        for weights in [base.weights] if base else reading.wirings[: 200 if n_mistakes < 2 else 2]:
+            if time.process_time() > deadline:
+                break
+            hows = subject.hows(
+                n_mistakes, reading.facts, base.how if base else None, mistakes, base.mistakes if base else ()
+            )
+            new = list(_agreeing(subject, reading, case, yours, weights, hows, deadline))
+            found += new
+            if new:
+                break
+    return found
+
+
+def _agreeing(
+    subject: Subject,
+    reading: Reading,
+    case: Case,
+    yours: Tensor,
+    weights: Weights,
+    hows: Iterable[tuple[How, tuple[Mistake, ...]]],
+    deadline: float,
+) -> Iterable[Explanation]:
+    others: list[tuple[Case, Tensor]] | None = None
+    for how, mistakes in hows:
+        if time.process_time() > deadline:
+            return
+        rules = {"forgive_nan": len(mistakes) > 0, "masked": bool(how.get("causal") or how.get("hidden"))}
+        right = _expected(subject, case, reading, weights, how)
+        if right is None or not close(yours, right, ROUGH, **rules):
+            continue
+        if others is None:
+            others = list(_more_cases(subject, reading))
+        rights = [(y, _expected(subject, c, reading, weights, how)) for c, y in others]
+        if all(r is not None and close(y, r, ROUGH, **rules) for y, r in rights):
+            exact = close(yours, right, TOLERANCE, **rules)
+            yield Explanation(subject, reading, weights, how, mistakes, 1 + len(others), exact)
+
+
+def _expected(subject: Subject, case: Case, reading: Reading, weights: Weights, how: How) -> Tensor | None:
+    try:
+        return subject.expected(case, reading, weights, how)
+    except (RuntimeError, KeyError, IndexError, ValueError, ZeroDivisionError):  # these options do not fit these sizes
+        return None
+
+
+def _more_cases(subject: Subject, reading: Reading) -> Iterable[tuple[Case, Tensor]]:
+    for number in range(1, subject.n_cases):
+        case = subject.cases(reading, number)
+        try:
+            answer = reading.run(case)
+        except ProgramError:
+            continue
+        if "output" in answer:
+            yield case, answer["output"]

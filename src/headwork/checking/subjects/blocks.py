@@ -1,0 +1,423 @@
+"""Modules that read "batch token width" and return as many tokens: how they are made, called and understood."""
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwork.checking.calling import (
+    KIND_OF_RANK,
+    MEANINGS,
+    Assignment,
+    Candidate,
+    assignments,
+    call,
+    encode_mask,
+    make,
+    random_visible,
+    role_of,
+    tensors_of,
+)
+from headwork.checking.names import SIZE_NAMES
+from headwork.checking.option import Case, Reading, Weights
+from headwork.checking.pointing import own_source
+from headwork.checking.runner import Made, ProgramError, Result
+from headwork.checking.wiring import random_parameters
+
+D_MODEL, N_HEADS, N_QUERY, N_KEY, D_FF, VOCAB, N_MOST = 12, 3, 5, 7, 20, 23, 16
+USUAL_SIZES: dict[str, Any] = {
+    "d_model": D_MODEL, "n_heads": N_HEADS, "d_out": D_MODEL, "d_head": D_MODEL // N_HEADS, "d_ff": D_FF, "n_tokens": N_MOST, "n_layers": 2,
+    "vocab": VOCAB, "temperature": (D_MODEL // N_HEADS) ** 0.5, "ratio": 2, "causal": None, "eps": None, "base": 10000.0, "norm_first": None,
+}  # fmt: skip
+MASK_RANKS = ("b1qk", "bqk", "qk", "b11k", "bk", "b1k", "bhqk", "11qk", "nqk", "1qk")
+
+
+@dataclass(frozen=True)
+class BlockLayout:
+    """Where the axes of "batch token width" go."""
+
+    said: str
+    batch: int
+    encode: Callable[[Tensor], Tensor]
+    decode: Callable[[Tensor], Tensor]
+
+
+LAYOUTS = (
+    BlockLayout("batch, token, width", 2, lambda t: t, lambda t: t),
+    BlockLayout("token, batch, width", 2, lambda t: t.transpose(0, 1).contiguous(), lambda t: t.transpose(0, 1)),
+    BlockLayout("token, width", 1, lambda t: t[0], lambda t: t[None]),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A module that was made, its parameters filled with random numbers, and what is known of its sizes."""
+
+    made: Made | None
+    target: str | int
+    parameters: dict[str, Tensor]
+    d_model: int
+    n_heads: int
+    n_kv_heads: int
+    passed: Mapping[str, Any]
+
+
+def blocks(candidate: Candidate, sizes: Mapping[str, Any] = USUAL_SIZES) -> Iterator[Block]:
+    """Every way in which the candidate can be made."""
+    grouped = any(role_of(p["name"], ("n_kv_heads",), SIZE_NAMES) for p in candidate.facts.get("init") or [])
+    grouped |= (
+        bool(re.search(r"(?i)n_?kv_?heads|num_key_value_heads|num_kv_groups", candidate.source))
+        and candidate.kind != "function"
+    )
+    if grouped:
+        sizes = {**sizes, "d_model": 24, "d_out": 24, "n_heads": 4, "n_kv_heads": 2, "d_head": 6}
+    for made, passed in make(candidate, sizes):
+        parameters = random_parameters(made.shapes)
+        made.set(parameters)
+        yield describe(candidate, made, parameters, passed, sizes)
+
+
+def describe(
+    candidate: Candidate, made: Made, parameters: dict[str, Tensor], passed: Mapping[str, Any], sizes: Mapping[str, Any]
+) -> Block:
+    given = {role_of(n, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES): v for n, v in _flat(passed).items()}
+    numbers = {**(candidate.everything.get("globals") or {}), **made.facts["numbers"]}
+    inner = [t.shape[-1] for n, t in parameters.items() if t.ndim == 2 and n.endswith("weight")]
+    d_model = given.get("d_model") if isinstance(given.get("d_model"), int) else None
+    if d_model is None or (inner and d_model not in inner):
+        bare = [t.shape[0] for t in parameters.values() if t.ndim == 2]
+        d_model = max(set(inner or bare or [D_MODEL]), key=(inner or bare or [D_MODEL]).count)
+
+    def known(role: str, default: int) -> int:
+        value = given.get(role)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        for name, number in made.facts["numbers"].items():
+            if role_of(name, (role,), SIZE_NAMES) and isinstance(number, int) and number > 0:
+                return number
+        for path, number in made.facts.get("inner", {}).items():
+            if role_of(path.rpartition(".")[2], (role,), SIZE_NAMES):
+                return number
+        for name, number in numbers.items():
+            if role_of(name, (role,), SIZE_NAMES) and isinstance(number, int) and re.search(rf"\b{name}\b", own):
+                return number
+        return default
+
+    own = own_source(candidate.source, candidate.name) if candidate.source else ""
+    n_heads = known("n_heads", 1)
+    return Block(made, made.id, parameters, d_model, n_heads, known("n_kv_heads", n_heads), passed)
+
+
+def may_be(candidate: Candidate) -> set[str] | None:
+    """Which conventions the source can hold at all; without a source, any."""
+    if not candidate.source:
+        return None
+    own = own_source(candidate.source, candidate.name)
+    signs = {
+        "turned": r"(?i)rot|rope|freqs|cos\(",
+        "wrapped": r"(?i)norm|resid|\bln|\+\s*(x|q|query|inputs?|residual|h)\b|\+=",
+        "causal": r"(?i)tri[lu]|causal|mask|inf\b|square_subsequent",
+        "split": r"rearrange|permute|view|reshape|unflatten",
+    }
+    return {option for option, sign in signs.items() if re.search(sign, own)} | ALWAYS
+
+
+ALWAYS = {
+    "norm_order",
+    "activation",
+    "final_norm",
+    "embedding",
+    "positions",
+    "pool",
+    "head",
+    "form",
+    "gain",
+    "layout",
+    "pairs",
+    "cross",
+}
+
+
+def _flat(passed: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in passed.items():
+        if hasattr(value, "content"):
+            found.update(value.content if isinstance(value.content, dict) else dict(value.kwargs))
+        elif isinstance(value, dict):
+            found.update(value)
+        else:
+            found[name] = value
+    return found
+
+
+def block_case(
+    batch: int, n_query: int, n_key: int, d: int, kinds: Mapping[str, str], seed: int, whole: bool = False
+) -> Case:
+    """x, memory, values of the memory, and a mask for each name: `visible` over the memory or over x itself."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(n: int) -> Tensor:
+        if whole:
+            return torch.randint(-2, 3, (batch, n, d), generator=generator).double()
+        return torch.randn(batch, n, d, generator=generator, dtype=torch.float64)
+
+    case: Case = {"x": normal(n_query), "memory": normal(n_key), "values": normal(n_key)}
+    for name, kind in kinds.items():
+        n = n_query if name == "visible" and "cross" not in kinds.get("shape", "") else n_key
+        if name == "shape":
+            continue
+        if kind == "one padding":
+            one = random_visible("padding", 1, n_query, n, generator)
+            assert one is not None
+            case[name] = one.expand(batch, 1, n_query, n).contiguous()
+        else:
+            case[name] = random_visible(kind, batch, n_query, n, generator)
+    return case
+
+
+ROLE_SETS = (("q", "k", "v"), ("x", "memory"), ("x",))
+
+
+def block_readings(
+    candidate: Candidate,
+    wire: Callable[[Block], Sequence[Weights]],
+    *,
+    role_sets: Sequence[Sequence[str]] = (("x",),),
+    masks: Mapping[str, str] | None = None,
+    cross_masks: Sequence[str] = (),
+    sizes: Mapping[str, Any] = USUAL_SIZES,
+    extra: Mapping[str, Any] | None = None,
+    n_most: int = N_MOST,
+) -> Iterator[Reading]:
+    """Readings of a module; `masks` are its mask roles with the name that each has in a case."""
+    mask_roles = {"mask": "visible"} if masks is None else dict(masks)
+    error: ProgramError | None = None
+    n = 0
+    for block in blocks(candidate, sizes):
+        wirings = tuple(wire(block))
+        if not wirings:
+            continue
+        for roles in role_sets:
+            fixed = {"dropout": None, "flag": None, "causal": None, "positions": None}
+            worked = False
+            for assignment in assignments(candidate.parameters, roles, tuple(mask_roles), fixed):
+                try:
+                    for reading in _of_assignment(
+                        candidate, block, wirings, roles, assignment, mask_roles, cross_masks, extra or {}
+                    ):
+                        worked = True
+                        n += 1
+                        yield reading
+                except ProgramError as problem:
+                    if problem.is_final:
+                        raise
+                    error = error or problem
+            if worked:
+                break
+    if n == 0 and error is not None:
+        raise error
+
+
+def _of_assignment(
+    candidate: Candidate,
+    block: Block,
+    wirings: tuple[Weights, ...],
+    roles: Sequence[str],
+    assignment: Assignment,
+    mask_roles: Mapping[str, str],
+    cross_masks: Sequence[str],
+    extra: Mapping[str, Any],
+) -> Iterator[Reading]:
+    taken = [r for r in mask_roles if r in assignment.roles.values()]
+    names = [p["name"] for p in candidate.parameters]
+    shapes = ("cross", "self") if "memory" in roles or "k" in roles else ("self",)
+    error: ProgramError | None = None
+    for shape in shapes:
+        n_layouts = 0
+        for layout in LAYOUTS:
+            facts = {
+                "may": may_be(candidate), "layout": layout, "shape": shape, "roles": tuple(roles), "block": block, "n_heads": block.n_heads, "n_kv_heads": block.n_kv_heads,
+                "kinds": {}, "seed": candidate.program.first_seed, "d_model": block.d_model, "mask_roles": mask_roles, "cross_masks": cross_masks, **extra,
+            }  # fmt: skip
+            runner = _runner(candidate, block.target, assignment, layout, roles, mask_roles)
+            facts["grads"] = partial(_gradients, candidate, block.target, assignment, layout, roles)
+            try:
+                plain = runner(case_of(facts, 0, {}), {})
+            except ProgramError as problem:
+                if problem.is_final:
+                    raise
+                plain, error = {}, error or problem
+            if "output" not in plain and not taken:
+                continue
+            said = (assignment.said(names), layout.said)
+            cost = (
+                0.05 * LAYOUTS.index(layout)
+                + (0.0 if assignment.named else 0.5)
+                + (0.2 if shape == "self" and len(shapes) > 1 else 0)
+            )
+            if "output" in plain:
+                n_layouts += 1
+                yield Reading(
+                    (*said, "its mask was not understood" if taken else "no mask"),
+                    partial(runner, encodings={}),
+                    cost + (0.6 if taken else 0),
+                    wirings,
+                    {**facts, "optional": True, "partial": bool(taken)},
+                )
+            if taken:
+                for reading in _with_masks(candidate, runner, facts, taken, said, cost, wirings, "output" in plain):
+                    n_layouts += 1
+                    yield reading
+            if n_layouts:
+                break
+        if n_layouts:
+            return
+    if error is not None:
+        raise error
+
+
+def _with_masks(
+    candidate: Candidate,
+    runner: Callable[..., dict[str, Tensor]],
+    facts: dict[str, Any],
+    taken: Sequence[str],
+    said: tuple[str, ...],
+    cost: float,
+    wirings: tuple[Weights, ...],
+    optional: bool,
+) -> Iterator[Reading]:
+    mask_roles = facts["mask_roles"]
+    for i, (meaning_said, meaning) in enumerate(MEANINGS.items()):
+        ranks = [
+            ("bk", "bqk")
+            if meaning == "lengths"
+            else MASK_RANKS
+            if len(taken) == 1
+            else ("b1qk", "b11k", "qk", "bqk", "bk", "b1k")
+            for _ in taken
+        ]
+        for chosen in itertools.product(*ranks):
+            encodings = {role: (meaning, rank) for role, rank in zip(taken, chosen, strict=True)}
+            kinds = {
+                mask_roles[role]: "padding" if meaning == "lengths" else KIND_OF_RANK[rank]
+                for role, (_, rank) in encodings.items()
+            }
+            try:
+                answer = runner(case_of(facts, 0, kinds), encodings)
+            except ProgramError as error:
+                if error.is_final:
+                    raise
+                continue
+            if "output" not in answer:
+                continue
+            axes = "; ".join(
+                "["
+                + ", ".join(
+                    {"b": "batch", "q": "query", "k": "key", "h": "head", "n": "batch x head"}.get(c, "1") for c in rank
+                )
+                + "]"
+                for rank in chosen
+            )
+            worth = 0.01 * i + sum(0.001 * MASK_RANKS.index(rank) for rank in chosen)
+            yield Reading(
+                (*said, f"mask {axes}: {meaning_said}"),
+                partial(runner, encodings=encodings),
+                cost + worth,
+                wirings,
+                {
+                    **facts,
+                    "kinds": kinds,
+                    "optional": optional,
+                    "meaning": meaning,
+                    "general": all(kind == "each" for kind in kinds.values()),
+                },
+            )
+
+
+def _runner(
+    candidate: Candidate,
+    target: str | int,
+    assignment: Assignment,
+    layout: BlockLayout,
+    roles: Sequence[str],
+    mask_roles: Mapping[str, str],
+) -> Callable[..., dict[str, Tensor]]:
+    required = {
+        assignment.roles[p["name"]] for p in candidate.parameters if p["name"] in assignment.roles and not p["optional"]
+    }
+
+    def run(case: Case, encodings: Mapping[str, tuple[str, str]]) -> dict[str, Tensor]:
+        values: dict[str, Any] = values_of(case, layout, roles)
+        for role, name in mask_roles.items():
+            visible = case.get(name)
+            if role in encodings and visible is not None:
+                mask = encode_mask(visible, *encodings[role], case.get("n_heads", N_HEADS))
+                if mask is None:
+                    return {}
+                values[role] = mask
+            elif role in required:
+                values[role] = None
+        return decode(call(candidate, target, assignment, values), layout, case["x"])
+
+    return run
+
+
+def _gradients(
+    candidate: Candidate,
+    target: str | int,
+    assignment: Assignment,
+    layout: BlockLayout,
+    roles: Sequence[str],
+    case: Case,
+) -> dict[str, float | None]:
+    values: dict[str, Any] = dict.fromkeys(r for r in assignment.roles.values() if "mask" in r)
+    return call(candidate, target, assignment, {**values, **values_of(case, layout, roles)}, grads=True).grads
+
+
+def values_of(case: Case, layout: BlockLayout, roles: Sequence[str]) -> dict[str, Tensor]:
+    if tuple(roles) == ("q", "k", "v"):
+        return {"q": layout.encode(case["x"]), "k": layout.encode(case["memory"]), "v": layout.encode(case["values"])}
+    if "memory" in roles:
+        return {"x": layout.encode(case["x"]), "memory": layout.encode(case["memory"])}
+    return {"x": layout.encode(case["x"])}
+
+
+def decode(result: Result, layout: BlockLayout, x: Tensor) -> dict[str, Tensor]:
+    leading = layout.encode(x).shape[:-1]
+    for name, t in tensors_of(result):
+        if (
+            not name.startswith("self.")
+            and t.ndim == len(leading) + 1
+            and t.shape[:-1] == leading
+            and t.is_floating_point()
+        ):
+            return {"output": layout.decode(t.double())}
+    return {}
+
+
+def case_of(facts: Mapping[str, Any], number: int, kinds: Mapping[str, str]) -> Case:
+    """Case number so and so for a reading: with other masks, and without one where that is possible."""
+    layout: BlockLayout = facts["layout"]
+    shape = "self" if facts["shape"] == "self" or (number == 2 and "k" in facts["roles"]) else "cross"
+    n_key = N_QUERY if shape == "self" else N_KEY
+    d = facts["d_model"]
+    masks = {name: "none" if number % 2 == 1 and facts.get("optional") else kind for name, kind in kinds.items()}
+    over_memory = (
+        "visible" in masks
+        and ("k" in facts["roles"] or facts["roles"] == ("x", "memory"))
+        and "memory_visible" not in facts["mask_roles"].values()
+    )
+    case = block_case(
+        layout.batch, N_QUERY, n_key, d, {**masks, "shape": "cross" if over_memory else "self"}, facts["seed"] + number
+    )
+    case["n_heads"], case["roles"] = facts["n_heads"], facts["roles"]
+    return case
+
+
+def cases(reading: Reading, number: int) -> Case:
+    return case_of(reading.facts, number, reading.facts["kinds"])

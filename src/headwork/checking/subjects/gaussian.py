@@ -1,0 +1,92 @@
+"""Gaussian attention on a grid: `softmax(-alpha |key - query - centre|^2)`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwork.checking import equations
+from headwork.checking.calling import Candidate, tensors_of
+from headwork.checking.option import Case, How, Mistake, Reading, Subject, Weights
+from headwork.checking.subjects.simple import Target, ways, works
+
+ROWS, COLUMNS, HEADS, D = 4, 5, 3, 7
+
+
+def cases(reading: Reading, number: int) -> Case:
+    generator = torch.Generator().manual_seed(reading.facts["seed"] + number)
+    heads = 1 if reading.facts["one"] else HEADS
+    centre = torch.randn(heads, 2, generator=generator, dtype=torch.float64)
+    alpha = 0.3 + torch.rand(heads, generator=generator, dtype=torch.float64)
+    x = torch.randn(2, ROWS, COLUMNS, D, generator=generator, dtype=torch.float64)
+    return {"x": x, "centre": centre, "alpha": alpha, "rows": ROWS, "columns": COLUMNS}
+
+
+def readings(candidate: Candidate) -> Iterator[Reading]:
+    sets = (("x", "centre", "alpha"), ("rows", "columns", "centre", "alpha"), ("centre", "alpha", "rows", "columns"))
+    for target, roles, assignment in ways(candidate, sets):
+        for one in (False, True):
+            for kind in ("output", "weights"):
+
+                def run(
+                    case: Case, target: Target = target, assignment: Any = assignment, one: bool = one, kind: str = kind
+                ) -> dict[str, Tensor]:
+                    values = {
+                        **case,
+                        "centre": case["centre"][0] if one else case["centre"],
+                        "alpha": float(case["alpha"][0]) if one else case["alpha"],
+                    }
+                    h, n = len(case["alpha"]), ROWS * COLUMNS
+                    for _, t in tensors_of(target.call(assignment, values)):
+                        if kind == "output" and t.numel() == 2 * h * n * D:
+                            t = t.double()
+                            return {
+                                "output": t.reshape(2, h, ROWS, COLUMNS, D)
+                                if t.shape[1:2] == (h,) or h == 1
+                                else t.movedim(-2, 1).reshape(2, h, ROWS, COLUMNS, D)
+                            }
+                        if kind == "weights" and t.numel() == h * n * n:
+                            return {"output": t.double().reshape(h, n, n)}
+                    return {}
+
+                facts = {"seed": candidate.program.first_seed, "one": one, "kind": kind}
+                said = (
+                    assignment.said([p["name"] for p in candidate.parameters]),
+                    "one head" if one else "several heads",
+                    f"returns the {kind}",
+                )
+                reading = Reading(said, run, 0.1 * one + 0.05 * (kind == "weights"), facts=facts)
+                if works(run, cases(reading, 0)):
+                    yield reading
+
+
+def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
+    weights = equations.gaussian_weights(ROWS, COLUMNS, case["centre"], case["alpha"], how)
+    if reading.facts["kind"] == "weights":
+        return weights
+    flat = case["x"].reshape(2, 1, ROWS * COLUMNS, D)
+    return (weights @ flat).reshape(2, len(case["alpha"]), ROWS, COLUMNS, D)
+
+
+SCORE = ("softmax", "variance", "return")
+SUBJECT = Subject(
+    name="gaussian attention",
+    title="Gaussian attention",
+    pattern=r".*gauss.*|quadratic_(position|att).*",
+    mistakes=(
+        Mistake("shift", "plus", "The sign of the shift is turned: the head looks at query - centre, and should at query + centre.", "Look at key - query - centre.", "Which pixel does a head with centre (1, 0) look at?", ("distance", "variance"), "theorem-1"),
+        Mistake("shift", "absent", "The centre is not used.", "Look for the centre.", "What do two heads with different centres see?", ("distance", "variance"), "theorem-1"),
+        Mistake("axes", "exchanged", "Row and column of the centre are exchanged.", "Look at the axes.", "Which pixel does a head with centre (1, 0) look at?", ("distance", "variance"), "theorem-1"),
+        Mistake("alpha", "variance", "alpha is used as a standard deviation: the exponent is -|.|^2 / (2 alpha^2), and should be -alpha |.|^2.", "Look at alpha.", "Does a larger alpha look more sharply?", SCORE, "theorem-1"),
+        Mistake("alpha", "half", "alpha is halved.", "Look at alpha.", "What is the exponent?", SCORE, None),
+        Mistake("alpha", "positive", "The exponent is positive: the head looks at the furthest pixels.", "Look at the sign.", "Where is the largest weight?", SCORE, None),
+        Mistake("alpha", "inverse", "The squared distance is divided by alpha, and should be multiplied.", "Look at alpha.", "Does a larger alpha look more sharply?", SCORE, None),
+        Mistake("alpha", "square", "alpha is squared.", "Look at alpha.", "What is the exponent?", SCORE, None),
+        Mistake("distance", "root", "The distance is not squared.", "Look at the distance.", "Is the exponent a quadratic form?", ("root", "variance"), None),
+        Mistake("distance", "sizes", "The distance is the sum of absolute values, not of squares.", "Look at the distance.", "Is the exponent a quadratic form?", ("distance",), None),
+        Mistake("softmax", "queries", "The softmax runs over the queries, and should run over the keys.", "Look at the softmax.", "Which axis sums to 1?", ("softmax",), "rows-or-columns"),
+        Mistake("softmax", "none", "The weights are not normalised.", "Look at the weights.", "What does a row sum to?", ("softmax", "return"), None),
+    ),
+    conventions=(), readings=readings, cases=cases, expected=expected, kinds=("function", "class", "instance"), n_cases=3,
+)  # fmt: skip

@@ -1,0 +1,579 @@
+"""Whole small models: decoder, encoder, encoder-decoder and Vision Transformer."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from headwork.checking import equations
+from headwork.checking.calling import (
+    KIND_OF_RANK,
+    MEANINGS,
+    Assignment,
+    Candidate,
+    assignments,
+    call,
+    encode_mask,
+    random_visible,
+    tensors_of,
+)
+from headwork.checking.layering import all_layers, eps_of, kind_of_norms, split_layers
+from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
+from headwork.checking.runner import ProgramError
+from headwork.checking.subjects import images, layers
+from headwork.checking.subjects.blocks import USUAL_SIZES, VOCAB, Block, blocks
+from headwork.checking.wiring import linears, norms
+
+N, N_CLASSES, N_MOST, PAD = 6, 5, 16, 0
+MODEL_SIZES = {
+    **USUAL_SIZES,
+    "n_classes": N_CLASSES,
+    "image": images.IMAGE,
+    "patch": images.PATCH,
+    "n_channels": images.CHANNELS,
+    "pad": PAD,
+}
+MODEL_MISTAKES = (
+    Mistake("positions", "not used", "The positions are made, but not added: the model does not know the order of its tokens.", "Look at the embedding.", "What tells two tokens apart?", ("add_positions", "embed"), "order-needs-positions"),
+    Mistake("positions", "from one", "Positions start at 1: row 0 of the table is never used.", "Look at the positions.", "Which row does the first token get?", ("positions", "add_positions"), None),
+    Mistake("positions", "same", "Every token gets the same position.", "Look at the positions.", "What tells two tokens apart?", ("positions", "add_positions"), "order-needs-positions"),
+    Mistake("positions", "batch", "Positions are counted along the batch: every token of a sentence gets the same one.", "Look at the axis of the positions.", "Which axis is the token's?", ("add_positions", "positions"), "order-needs-positions"),
+    Mistake("embedding", "scaled late", "The positions are multiplied by sqrt(d) too: only the embedding should be.", "Look at the scale.", "What is scaled, and what added?", ("scale", "embed"), None),
+    Mistake("stack", "first only", "Every layer uses the weights of the first: the others are never used.", "Look at the loop over the layers.", "Which parameters get no gradient?", ("layers",), None),
+    Mistake("stack", "last only", "Only the last layer acts: each one reads the embedding, not the layer before.", "Look at the loop over the layers.", "What does layer 1 read?", ("layers",), "gradients-through-depth"),
+    Mistake("stack", "one missing", "The last layer is not used.", "Look at the loop over the layers.", "How often does it run?", ("layers",), None),
+    Mistake("stack", "none", "The layers are not used.", "Look at forward.", "Which parameters get no gradient?", ("layers", "return"), None),
+    Mistake("final_norm", "not used", "The last norm is made, but not used.", "Look at the end of forward.", "Which parameter gets no gradient?", ("head", "return"), None),
+    Mistake("head", "softmax", "The model returns probabilities: a loss such as cross_entropy wants logits, and takes the softmax again.", "Look at the last line.", "What does the loss do with it?", ("softmax", "return"), "softmax-saturates"),
+)  # fmt: skip
+POOL_MISTAKES = (
+    Mistake("pool", "sum", "The tokens are added, and not averaged.", "Look at the pooling.", "Does a longer sentence have a longer vector?", ("pool",), "cls-gap-map"),
+    Mistake("pool", "second", "The classifier reads token 1, and should read token 0.", "Look at the pooling.", "Where is the class token?", ("pool", "head"), "cls-gap-map"),
+    Mistake("pool", "batch", "The mean runs over the batch.", "Look at the pooling.", "Which axis is the token's?", ("pool",), None),
+)  # fmt: skip
+CONVENTIONS = (
+    *layers.CONVENTIONS,
+    Convention("embedding", "scaled", "embedding times sqrt(d)"),
+    Convention("positions", "sinusoidal", "sinusoidal positions"),
+    Convention("positions", "none", "no positions"),
+)
+PARTS = tuple(m for m in (*layers.LAYER_MISTAKES, *layers.PARTS))
+
+
+def unlikely(candidate: Candidate, wirings: Sequence[Weights]) -> set[tuple[str, object]]:
+    """Conventions that source and parameters rule out."""
+    gone = layers.unlikely(candidate)
+    if all(w.get("positions") is not None or w.get("source", {}).get("positions") is not None for w in wirings):
+        gone |= {("positions", "sinusoidal"), ("positions", "none")}
+    return gone
+
+
+def embed(ids: Tensor, w: Weights, how: How) -> Tensor:
+    x = w["tokens"][ids]
+    d, n = x.shape[-1], ids.shape[1]
+    if how.get("embedding") == "scaled":
+        x = x * math.sqrt(d)
+    places = how.get("positions")
+    table = w["positions"]
+    if places in ("sinusoidal", "sines from one"):
+        if table is not None:
+            raise ValueError("there is a table")
+        table = equations.sinusoid(max(n, ids.shape[0]) + 1, d, {})
+    elif table is None:
+        if places != "none":
+            raise ValueError("there is no table")
+        return x
+    if places == "none":
+        raise ValueError("there is a table")
+    if places == "not used":
+        return x
+    rows = {"from one": table[1 : n + 1], "same": table[:1], "batch": table[: ids.shape[0], None]}.get(
+        str(places), table[:n]
+    )
+    x = x + rows
+    return x * math.sqrt(d) if how.get("embedding") == "scaled late" else x
+
+
+def run_stack(
+    x: Tensor,
+    own: Sequence[Weights],
+    visible: Tensor | None,
+    how: How,
+    n_heads: int,
+    memory: Tensor | None = None,
+    memory_visible: Tensor | None = None,
+) -> Tensor:
+    inner = {k: v for k, v in how.items() if k not in ("positions", "embedding")}
+    fault = how.get("stack")
+    chosen = {"first only": [own[0]] * len(own), "last only": own[-1:], "one missing": own[:-1], "none": []}.get(
+        str(fault), own
+    )
+    for w in chosen:
+        x = layers.layer(x, w, visible, inner, n_heads, memory, memory_visible)
+    return x
+
+
+def finish(x: Tensor, w: Weights, how: How) -> Tensor:
+    if w["final"] is not None and how.get("final_norm") != "not used":
+        own = w["final"]
+        x = equations.norm(
+            x,
+            {
+                "norm.weight": own.get("weight"),
+                "norm.bias": own.get("bias"),
+                "eps": w["eps"],
+                "norm_kind": w["norm_kind"],
+            },
+            "norm",
+            {k: v for k, v in how.items() if k == "form"},
+        )
+    elif how.get("final_norm"):
+        raise ValueError("there is no last norm")
+    return x
+
+
+def to_logits(x: Tensor, w: Weights, how: How) -> Tensor:
+    logits = F.linear(x, w["head"], w["head_bias"]) if w["head"] is not None else x
+    return logits.softmax(-1) if how.get("head") == "softmax" else logits
+
+
+def rest_wirings(
+    rest: Mapping[str, Tensor], facts: Mapping[str, Any], d: int, n_out: Sequence[int]
+) -> Iterator[Weights]:
+    """Embedding, positions, last norm and head of a model, from what is left beside its layers."""
+    tables = [
+        (n, t)
+        for n, t in rest.items()
+        if t.ndim == 2
+        and t.shape == (VOCAB, d)
+        and re.search(r"(?i)emb|tok|wte|vocab|input", n)
+        and not re.search(r"(?i)head|out|proj|fc|generator|unembed", n)
+    ]
+    places = [
+        t.reshape(-1, d)
+        for n, t in rest.items()
+        if t.shape[-1] == d
+        and t.ndim in (2, 3)
+        and t.numel() in (N_MOST * d, (images.N + 1) * d, images.N * d)
+        and re.search(r"(?i)pos|wpe|pe\b|emb", n)
+    ]
+    heads = [
+        (p, own)
+        for p, own in linears(rest).items()
+        if "weight" in own
+        and own["weight"].shape[0] in n_out
+        and own["weight"].shape[-1] == d
+        and p not in [n.rpartition(".")[0] for n, _ in tables]
+    ]
+    last = [w for _, w in norms(rest) if w["weight"].shape == (d,)]
+    ends: list[tuple[Tensor | None, Tensor | None]] = [(own["weight"], own.get("bias")) for _, own in heads[-1:]]
+    if not ends:
+        ends = [(None, None), *((t, None) for _, t in tables[:1])]
+    for head, bias in ends:
+        yield {
+            "tokens": tables[0][1] if tables else None,
+            "all tables": [t for _, t in tables],
+            "positions": places[0] if places else None,
+            "head": head,
+            "head_bias": bias,
+            "final": last[-1] if last else None,
+            "eps": eps_of(facts),
+            "norm_kind": kind_of_norms(facts),
+            "token": next(
+                (t.reshape(1, 1, d) for n, t in rest.items() if t.numel() == d and re.search(r"(?i)cls|class", n)), None
+            ),
+        }
+
+
+def text_wirings(block: Block, n_out: Sequence[int]) -> Iterator[Weights]:
+    assert block.made is not None
+    stacks, rest = split_layers(block.parameters)
+    if len(stacks) != 1:
+        return
+    for own in all_layers(next(iter(stacks.values())), block.n_heads, block.made.facts, block.d_model):
+        for w in rest_wirings(rest, block.made.facts, block.d_model, n_out):
+            if w["tokens"] is not None:
+                yield {**w, "layers": own}
+
+
+def ids_case(reading: Reading, number: int) -> Case:
+    generator = torch.Generator().manual_seed(reading.facts["seed"] + number)
+    n = (N, N - 2, N)[number % 3]
+    case: Case = {
+        "ids": torch.randint(1, VOCAB, (2, n), generator=generator),
+        "target": torch.randint(1, VOCAB, (2, n - 1), generator=generator),
+    }
+    if reading.facts.get("mask") is not None and number % 2 == 0:
+        case["visible"] = random_visible("padding", 2, n, n, generator)
+    return case
+
+
+def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: int) -> Iterator[Reading]:
+    """Models that read ids and return "batch token number" (rank 3) or "batch number" (rank 2)."""
+    for block in blocks(candidate, MODEL_SIZES):
+        wirings = tuple(wire(block, n_out))[:24]
+        if not wirings:
+            continue
+        for assignment in assignments(
+            candidate.parameters,
+            ("ids",),
+            ("mask",),
+            {"target": None, "flag": None, "dropout": None, "positions": None},
+        ):
+            facts = {
+                "seed": candidate.program.first_seed,
+                "n_heads": block.n_heads,
+                "block": block,
+                "d_model": block.d_model,
+                "not": unlikely(candidate, wirings),
+                "rank": rank,
+                "partial": False,
+            }
+            said = (assignment.said([p["name"] for p in candidate.parameters]),)
+            plain = _model_run(candidate, block, assignment, None, rank)
+            mask = "mask" in assignment.roles.values()
+            try:
+                works = "output" in plain(ids_case(Reading((), plain, facts=facts), 0))
+            except ProgramError as error:
+                if error.is_final or not mask:
+                    raise
+                works = False
+            if works:
+                yield Reading(
+                    (*said, "no mask given") if mask else said,
+                    plain,
+                    0.6 if mask else 0.0,
+                    wirings,
+                    {**facts, "partial": mask},
+                )
+            if mask:
+                for meaning_said, meaning in MEANINGS.items():
+                    for order in ("b11k", "bk", "b1k", "b1qk", "bqk", "qk"):
+                        run = _model_run(candidate, block, assignment, (meaning, order), rank)
+                        reading = Reading(
+                            (*said, f"mask: {meaning_said}"), run, 0.0, wirings, {**facts, "mask": KIND_OF_RANK[order]}
+                        )
+                        try:
+                            if "output" in run(ids_case(reading, 0)):
+                                yield reading
+                        except ProgramError as error:
+                            if error.is_final:
+                                raise
+
+
+def _model_run(
+    candidate: Candidate, block: Block, assignment: Assignment, mask: tuple[str, str] | None, rank: int
+) -> Any:
+    required = {
+        assignment.roles[p["name"]] for p in candidate.parameters if p["name"] in assignment.roles and not p["optional"]
+    }
+
+    def run(case: Case) -> dict[str, Tensor]:
+        values: dict[str, Any] = {"ids": case["ids"]}
+        if mask is not None and case.get("visible") is not None:
+            encoded = encode_mask(case["visible"], *mask, block.n_heads)
+            if encoded is None:
+                return {}
+            values["mask"] = encoded
+        elif "mask" in required:
+            values["mask"] = None
+        for _, t in tensors_of(call(candidate, block.target, assignment, values)):
+            if t.is_floating_point() and t.ndim == rank and t.shape[: rank - 1] == case["ids"].shape[: rank - 1]:
+                return {"output": t.double()}
+        return {}
+
+    return run
+
+
+def text_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
+    x = run_stack(embed(case["ids"], w, how), w["layers"], case.get("visible"), how, reading.facts["n_heads"])
+    return to_logits(finish(x, w, how), w, how)
+
+
+def pool(x: Tensor, how: How) -> Tensor:
+    kinds = {
+        "mean": x.mean(1),
+        "last": x[:, -1],
+        "max": x.amax(1),
+        "sum": x.sum(1),
+        "second": x[:, 1],
+        "batch": x.mean(0, keepdim=True)[:, 0].expand(x.shape[0], -1),
+    }
+    return kinds.get(str(how.get("pool")), x[:, 0])
+
+
+def classifier_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
+    x = finish(
+        run_stack(embed(case["ids"], w, how), w["layers"], case.get("visible"), how, reading.facts["n_heads"]), w, how
+    )
+    return to_logits(pool(x, how), w, how)
+
+
+def decoder_readings(candidate: Candidate) -> Iterator[Reading]:
+    yield from model_readings(candidate, text_wirings, (VOCAB,), 3)
+
+
+def encoder_readings(candidate: Candidate) -> Iterator[Reading]:
+    for reading in model_readings(candidate, text_wirings, (VOCAB, N_CLASSES), 3):
+        yield reading
+    for reading in model_readings(candidate, text_wirings, (N_CLASSES, VOCAB), 2):
+        yield reading
+
+
+def encoder_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
+    if reading.facts["rank"] == 2:
+        return classifier_expected(case, reading, w, how)
+    if how.get("pool"):
+        raise ValueError("nothing is pooled")
+    return text_expected(case, reading, w, how)
+
+
+DECODER = Subject(
+    name="decoder model", title="a decoder (GPT)", pattern=r".*(gpt|decoder_only|language_?model|lm|llama|bigram|transformer_decoder|mini_?gpt).*|decoder|transformer(_model)?",
+    mistakes=(*MODEL_MISTAKES, *PARTS), conventions=CONVENTIONS, readings=decoder_readings, cases=ids_case, expected=text_expected, kinds=("class", "instance"), strict=False, n_cases=2,
+)  # fmt: skip
+ENCODER = Subject(
+    name="encoder model", title="an encoder", pattern=r".*(bert|encoder|classifier|transformer_?(model|encoder)?).*",
+    mistakes=(*MODEL_MISTAKES, *POOL_MISTAKES, *PARTS),
+    conventions=(*CONVENTIONS, Convention("pool", "mean", "the mean of all tokens"), Convention("pool", "last", "the last token"), Convention("pool", "max", "the maximum")),
+    readings=encoder_readings, cases=ids_case, expected=encoder_expected, kinds=("class", "instance"), strict=False, n_cases=2,
+)  # fmt: skip
+
+
+# Encoder and decoder together ------------------------------------------------------------------------------------
+
+
+def pair_wirings(block: Block) -> Iterator[Weights]:
+    assert block.made is not None
+    stacks, rest = split_layers(block.parameters)
+    if len(stacks) != 2:
+        return
+    named = sorted(stacks, key=lambda n: (bool(re.search(r"(?i)dec|tgt|trg", n)), len(next(iter(stacks[n])))))
+    facts, d = block.made.facts, block.d_model
+    for encoder, decoder in zip(
+        all_layers(stacks[named[0]], block.n_heads, facts, d),
+        all_layers(stacks[named[1]], block.n_heads, facts, d, cross=True),
+        strict=False,
+    ):
+        for w in rest_wirings(rest, facts, d, (VOCAB,)):
+            tables = w["all tables"]
+            if tables:
+                ends = [n for _, n in norms(rest) if n["weight"].shape == (d,)]
+                places = [
+                    t.reshape(-1, d)
+                    for n, t in rest.items()
+                    if t.shape[-1] == d
+                    and t.numel() == N_MOST * d
+                    and t.ndim in (2, 3)
+                    and re.search(r"(?i)pos|wpe|pe\b", n)
+                ]
+                yield {
+                    **w, "encoder": encoder, "decoder": decoder, "source": {**w, "tokens": tables[0], "final": ends[0] if len(ends) == 2 else None, "positions": places[0] if places else None},
+                    "target": {**w, "tokens": tables[-1], "final": ends[-1] if ends else None, "positions": places[-1] if places else None},
+                }  # fmt: skip
+
+
+def pair_readings(candidate: Candidate) -> Iterator[Reading]:
+    for block in blocks(candidate, MODEL_SIZES):
+        wirings = tuple(pair_wirings(block))[:24]
+        if not wirings:
+            continue
+        for assignment in assignments(
+            candidate.parameters, ("ids", "target"), ("memory_mask", "tgt_mask"), {"flag": None, "dropout": None}
+        ):
+            taken = [r for r in ("memory_mask", "tgt_mask") if r in assignment.roles.values()]
+            for meaning in ("keep", "block", "added") if taken else ("",):
+                for source, target in (
+                    (("b11k", "b1qk"), ("b1k", "bqk"), ("bk", "qk"), ("b11k", "qk"), ("b1qk", "b1qk"))
+                    if taken
+                    else (("", ""),)
+                ):
+
+                    def run(
+                        case: Case,
+                        block: Block = block,
+                        assignment: Assignment = assignment,
+                        meaning: str = meaning,
+                        source: str = source,
+                        target: str = target,
+                        taken: list[str] = taken,
+                    ) -> dict[str, Tensor]:
+                        values: dict[str, Any] = {"ids": case["ids"], "target": case["target"]}
+                        if taken:
+                            values["memory_mask"] = encode_mask(
+                                case["memory_visible"][
+                                    :, :, : 1 if source[2] == "1" or source in ("bk", "b1k") else None
+                                ],
+                                meaning,
+                                source,
+                                block.n_heads,
+                            )
+                            values["tgt_mask"] = encode_mask(case["visible"], meaning, target, block.n_heads)
+                        for _, t in tensors_of(call(candidate, block.target, assignment, values)):
+                            if t.is_floating_point() and t.ndim == 3 and t.shape[:2] == case["target"].shape:
+                                return {"output": t.double()}
+                        return {}
+
+                    facts = {
+                        "seed": candidate.program.first_seed,
+                        "n_heads": block.n_heads,
+                        "block": block,
+                        "d_model": block.d_model,
+                        "not": unlikely(candidate, wirings),
+                        "masks": bool(taken),
+                    }
+                    said = (
+                        assignment.said([p["name"] for p in candidate.parameters]),
+                        *((f"masks given: {meaning}",) if taken else ("masks made inside",)),
+                    )
+                    reading = Reading(said, run, 0.0, wirings, facts)
+                    try:
+                        if "output" in run(pair_case(reading, 0)):
+                            yield reading
+                    except ProgramError as error:
+                        if error.is_final or not taken:
+                            raise
+
+
+def pair_case(reading: Reading, number: int) -> Case:
+    generator = torch.Generator().manual_seed(reading.facts["seed"] + number)
+    n, m = N, N - 1
+    ids, target = (torch.randint(1, VOCAB, (2, k), generator=generator) for k in (n, m))
+    real = torch.ones(2, n, dtype=torch.bool)
+    if number == 0:
+        real[1, -2:] = False
+        ids[1, -2:] = PAD
+    causal = torch.ones(m, m, dtype=torch.bool).tril()
+    return {
+        "ids": ids,
+        "target": target,
+        "memory_visible": real[:, None, None].expand(2, 1, m, n),
+        "encoder_visible": real[:, None, None].expand(2, 1, n, n),
+        "visible": causal.expand(2, 1, m, m).contiguous(),
+    }
+
+
+def pair_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
+    heads = reading.facts["n_heads"]
+    hides = how.get("source_padding") != "not hidden"
+    own = {k: v for k, v in how.items() if k not in ("causal", "source", "order", "memory_mask", "final_norm")}
+    seen = case["encoder_visible"] if hides and how.get("source_padding") != "not hidden in the encoder" else None
+    memory = finish(run_stack(embed(case["ids"], w["source"], how), w["encoder"], seen, own, heads), w["source"], {})
+    causal = how.get("causal")
+    visible = None if causal else case["visible"]
+    inner = dict(how)
+    if causal == "missing":
+        inner.pop("causal")
+    crossed = case["memory_visible"] if hides and how.get("source_padding") != "not hidden in cross-attention" else None
+    x = run_stack(embed(case["target"], w["target"], how), w["decoder"], visible, inner, heads, memory, crossed)
+    return to_logits(finish(x, w["target"], how), w, how)
+
+
+ENCODER_DECODER = Subject(
+    name="encoder-decoder model", title="an encoder-decoder", pattern=r".*(transformer|seq_?2_?_?seq|encoder_?decoder|translator).*",
+    mistakes=(
+        *MODEL_MISTAKES,
+        Mistake("causal", "missing", "The decoder sees the future: no causal mask is applied to the target.", "Look at the masks.", "What does the first target position see?", ("causal", "mask"), "causal-mask-leaks-nothing"),
+        Mistake("causal", "one ahead", "One future token of the target gets through: the diagonal is off by one.", "Look at the diagonal.", "What does the first token see?", ("causal", "mask"), "causal-mask-leaks-nothing"),
+        Mistake("source_padding", "not hidden", "The padding of the source is not hidden.", "Look at the masks.", "Does a longer padding change the result?", ("mask",), "which-mask-goes-where"),
+        Mistake("source_padding", "not hidden in cross-attention", "The padding of the source is not hidden in cross-attention.", "Look at the masks.", "Which mask belongs to cross-attention?", ("cross", "mask"), "which-mask-goes-where"),
+        Mistake("source_padding", "not hidden in the encoder", "The padding of the source is not hidden in the encoder.", "Look at the masks.", "Does a longer padding change the result?", ("mask",), "which-mask-goes-where"),
+        *layers.CROSS_MISTAKES, *(m for m in PARTS if m.option != "causal"),
+    ),
+    conventions=CONVENTIONS, readings=pair_readings, cases=pair_case, expected=pair_expected, kinds=("class", "instance"), strict=False, n_cases=2,
+)  # fmt: skip
+
+
+# Vision Transformer ----------------------------------------------------------------------------------------------
+
+
+def image_wirings(block: Block) -> Iterator[Weights]:
+    assert block.made is not None
+    stacks, rest = split_layers(block.parameters)
+    if len(stacks) != 1:
+        return
+    d = block.d_model
+    patches = [
+        own
+        for own in linears(rest).values()
+        if next(iter(own.values())).numel() == d * images.CHANNELS * images.PATCH**2
+    ]
+    if not patches:
+        return
+    t = patches[0].get("weight", patches[0].get("bare"))
+    assert t is not None
+    matrices = (
+        [("cpq", t.flatten(1))] if t.ndim == 4 else [(p, t if t.shape[0] == d else t.T) for p in images.PIXELS.values()]
+    )
+    for own in all_layers(next(iter(stacks.values())), block.n_heads, block.made.facts, d):
+        for w in rest_wirings(rest, block.made.facts, d, (N_CLASSES,)):
+            for pixels, matrix in matrices:
+                yield {**w, "layers": own, "patch": matrix, "patch_bias": patches[0].get("bias"), "pixels": pixels}
+
+
+def image_readings(candidate: Candidate) -> Iterator[Reading]:
+    for block in blocks(candidate, {**MODEL_SIZES, "n_tokens": images.N}):
+        wirings = tuple(image_wirings(block))[:24]
+        if not wirings:
+            continue
+        for assignment in assignments(candidate.parameters, ("image",), (), {"flag": None, "mask": None}):
+
+            def run(case: Case, block: Block = block, assignment: Assignment = assignment) -> dict[str, Tensor]:
+                for _, t in tensors_of(call(candidate, block.target, assignment, {"image": case["image"]})):
+                    if t.is_floating_point() and t.ndim == 2 and t.shape[0] == 2:
+                        return {"output": t.double()}
+                return {}
+
+            facts = {
+                "seed": candidate.program.first_seed,
+                "n_heads": block.n_heads,
+                "block": block,
+                "d_model": block.d_model,
+                "not": unlikely(candidate, wirings),
+            }
+            reading = Reading(
+                (assignment.said([p["name"] for p in candidate.parameters]), "image [batch, channel, row, column]"),
+                run,
+                0.0,
+                wirings,
+                facts,
+            )
+            if "output" in run(images.patch_cases(reading, 0)):
+                yield reading
+
+
+def image_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
+    x = F.linear(images.cut(case["image"], w["pixels"], how), w["patch"], w["patch_bias"])
+    token, places = w["token"], w["positions"]
+    late = token is not None and places is not None and places.shape[0] == x.shape[1]
+    if late:
+        x = x + places
+    if token is not None:
+        repeated = token.expand(2, 1, -1)
+        x = torch.cat([x, repeated] if how.get("token") == "last" else [repeated, x], 1)
+    elif how.get("token"):
+        raise ValueError("there is no class token")
+    if places is not None and not late and how.get("positions") != "not used":
+        x = x + (places[:1] if how.get("positions") == "same" else places[: x.shape[1]])
+    elif how.get("positions") not in (None, "none", "not used"):
+        raise ValueError("there is no table")
+    x = run_stack(x, w["layers"], None, how, reading.facts["n_heads"])
+    if how.get("norm_place") == "after pooling":
+        return to_logits(finish(pool(x, how), w, how), w, how)
+    return to_logits(pool(finish(x, w, how), how), w, how)
+
+
+VIT = Subject(
+    name="vision transformer", title="a Vision Transformer", pattern=r".*(vi_?t|vision_?transformer|image_?transformer)\w*",
+    mistakes=(
+        *(m for m in images.PATCHES.mistakes if m.option in ("patches",)), *(m for m in MODEL_MISTAKES if m.value not in ("from one", "batch", "scaled late")), *POOL_MISTAKES,
+        Mistake("token", "last", "The class token comes last, and the classifier reads the first token.", "Look at the concatenation.", "Which token does the classifier read?", ("cat", "class token"), "cls-gap-map"),
+        *(m for m in PARTS if m.option not in ("hidden", "causal", "mask_of")),
+    ),
+    conventions=(*(c for c in layers.CONVENTIONS if c.option != "causal"), Convention("pool", "mean", "the mean of all tokens"), Convention("norm_place", "after pooling", "the last norm after pooling")),
+    readings=image_readings, cases=images.patch_cases, expected=image_expected, kinds=("class", "instance"), strict=False, n_cases=2,
+)  # fmt: skip

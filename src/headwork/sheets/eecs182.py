@@ -1,0 +1,60 @@
+"""UC Berkeley, EECS 182, Final Review: the two listings, with the sheet's masks (True = padding).
+
+Two things are better here than in the listings: a query whose keys are all hidden gets zeros instead of NaN, and for
+fewer queries than keys the causal mask is aligned to the *last* key, as a cache needs it.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from headwork import functional, layers
+from headwork.public import PublicNames
+
+KeyPadding = Bool[Tensor, "batch key"] | Int[Tensor, "batch key"]
+
+
+def scaled_dot_product_attention(
+    q: Float[Tensor, "batch query d_head"],
+    k: Float[Tensor, "batch key d_head"],
+    v: Float[Tensor, "batch key d_value"],
+    key_padding_mask: KeyPadding | None = None,
+    causal: bool = False,
+) -> Float[Tensor, "batch query d_value"]:
+    """Question 1: softmax(q k' / sqrt(d_head)) v; keys that `key_padding_mask` marks are hidden.
+
+    >>> q, k = torch.randn(2, 5, 8), torch.randn(2, 7, 8)
+    >>> scaled_dot_product_attention(q, k, k, key_padding_mask=torch.arange(7).expand(2, 7) > 4).shape
+    torch.Size([2, 5, 8])
+    """
+    visible = None if key_padding_mask is None else ~key_padding_mask.to(torch.bool)[:, None, :]
+    return functional.scaled_dot_product_attention(q, k, v, visible=visible, causal=causal)
+
+
+class MHA(nn.Module):
+    """Question 2: queries, keys and values from three inputs of the same width, several heads, one output map.
+
+    >>> q, k = torch.randn(2, 5, 8), torch.randn(2, 7, 8)
+    >>> MHA(d_model=8, n_heads=2)(q, k, k).shape
+    torch.Size([2, 5, 8])
+    """
+
+    axes = "batch query d_model"
+
+    def __init__(self, d_model: int, n_heads: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.attention = layers.MultiHeadAttention(d_model, n_heads, bias=bias)
+
+    def forward(
+        self,
+        q: Float[Tensor, "batch query d_model"],
+        k: Float[Tensor, "batch key d_model"],
+        v: Float[Tensor, "batch key d_model"],
+        key_padding_mask: KeyPadding | None = None,
+        causal: bool = False,
+    ) -> Float[Tensor, "batch query d_model"]:
+        visible = None if key_padding_mask is None else ~key_padding_mask.to(torch.bool)[:, None, None, :]
+        return self.attention(q, k, visible, values=v, causal=causal)
+
+
+__dir__ = PublicNames(__name__)

@@ -1,0 +1,132 @@
+"""ETH Zürich, Assignment 6, question 2: position codes and their pictures, two GELUs, layer norm, the BERT network."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwork.figures import Figure, draw_absolute_codes, plot_style
+from headwork.figures.heads import draw_position_head
+from headwork.functional import gelu as gelu
+from headwork.functional import gelu_tanh as gelu_tanh
+from headwork.layers import AbsolutePositionalEmbedding as AbsolutePositionalEmbedding
+from headwork.layers import FeedForward
+from headwork.layers import LayerNorm as LayerNorm
+from headwork.layers import RelativePositionalEmbedding as RelativePositionalEmbedding
+from headwork.public import PublicNames
+
+N_ACROSS = 5
+"""Heads drawn side by side."""
+BERT_EPS = 1e-12
+"""Of the layer norms of BERT."""
+
+
+def visualize_abs_positional_embedding(embedding: AbsolutePositionalEmbedding) -> Figure:
+    """2(a): how alike the code of some pixels is to that of every other one.
+
+    >>> figure = visualize_abs_positional_embedding(AbsolutePositionalEmbedding((4, 5), d_model=8))
+    """
+    return draw_absolute_codes(embedding.table)
+
+
+def visualize_rel_positional_embedding(embedding: RelativePositionalEmbedding) -> Figure:
+    """2(a): the attention weights that the code gives each head, seen from the pixel in the middle (x).
+
+    >>> embedding = RelativePositionalEmbedding((4, 5), torch.zeros(3, 2), torch.ones(3))
+    >>> figure = visualize_rel_positional_embedding(embedding)
+    """
+    weights = weights_of(embedding)
+    middle = weights.shape[1] // 2, weights.shape[2] // 2
+    n_across = min(len(weights), N_ACROSS)
+    n_down = math.ceil(len(weights) / n_across)
+    with plot_style():
+        figure = Figure(figsize=(1.9 * n_across, 2.0 * n_down + 0.3), layout="constrained")
+        for head, ax in enumerate(figure.subplots(n_down, n_across, squeeze=False).flat):
+            if head >= len(weights):
+                ax.set_axis_off()
+                continue
+            draw_position_head(ax, weights[head][middle], middle)
+            ax.set(title=f"head {head}, alpha = {embedding.alpha[head].item():g}", xticks=[], yticks=[])
+        figure.supxlabel("x: the query; solid: 50 %, dashed: 90 % of the attention weight", fontsize=8)
+    return figure
+
+
+def verify_limit(
+    delta: tuple[int, int] = (1, -2), grid: tuple[int, int] = (9, 9), n_alphas: int = 40
+) -> tuple[Figure, Float[Tensor, "alpha key_row key_column"]]:
+    """2(a): equation (13) drawn from the class itself: the weights of one query, by alpha.
+
+    `delta` is the sheet's Delta = q - k. The library's heads say where they *look*, k - q, which is its opposite: the
+    code below is `RelativePositionalEmbedding(grid, centre=-delta, alpha)`.
+
+    >>> figure, weights = verify_limit((0, 1))
+    >>> round(weights[-1].max().item(), 3)
+    1.0
+    """
+    middle = grid[0] // 2, grid[1] // 2
+    target = middle[0] - delta[0], middle[1] - delta[1]
+    if not (0 <= target[0] < grid[0] and 0 <= target[1] < grid[1]):
+        raise ValueError(f"delta must lead from the middle of the grid {grid} to a pixel of it, got {delta}")
+    alphas = torch.logspace(-2, 1.2, n_alphas, dtype=torch.float64)
+    centre = -torch.tensor(delta, dtype=torch.float64).expand(n_alphas, 2)
+    embedding = RelativePositionalEmbedding(grid, centre, alphas).double()
+    weights = weights_of(embedding)[:, middle[0], middle[1]]
+    with plot_style():
+        figure = Figure(figsize=(5.5, 3.2), layout="constrained")
+        ax = figure.subplots()
+        others = weights.clone()
+        others[:, target[0], target[1]] = 0
+        ax.semilogx(alphas.numpy(), weights[:, target[0], target[1]].numpy(), color="black", label="delta = Delta")
+        ax.semilogx(
+            alphas.numpy(), others.amax((1, 2)).numpy(), color="#D55E00", linestyle="--", label="the largest other one"
+        )
+        ax.axhline(1 / weights[0].numel(), color="0.6", linewidth=0.8, label="the mean (alpha = 0)")
+        ax.set(xlabel="alpha", ylabel="attention weight", ylim=(-0.02, 1.02))
+        ax.set_title(f"Delta = {delta}: as alpha grows, all weight goes to one key")
+        ax.legend(frameon=False, loc="center left")
+    return figure, weights
+
+
+def weights_of(embedding: RelativePositionalEmbedding) -> Float[Tensor, "head row column key_row key_column"]:
+    """The softmax of the scores over the keys."""
+    with torch.no_grad():
+        scores: Tensor = embedding()
+    return scores.flatten(3).softmax(-1).reshape(scores.shape)
+
+
+def visualize_gelus(reach: float = 5.0) -> Figure:
+    """2(b): both GELUs, and their difference."""
+    x = torch.linspace(-reach, reach, 1_001, dtype=torch.float64)
+    with plot_style():
+        figure = Figure(figsize=(6.6, 2.9), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        left.plot(x.numpy(), gelu(x).numpy(), color="black", label="exact")
+        left.plot(x.numpy(), gelu_tanh(x).numpy(), color="#D55E00", linestyle="--", label="with tanh")
+        left.set(xlabel="x", ylabel="GELU")
+        left.legend(frameon=False)
+        right.plot(x.numpy(), 1e4 * (gelu(x) - gelu_tanh(x)).numpy(), color="black")
+        right.set(xlabel="x", ylabel="exact - with tanh (1e-4)")
+    return figure
+
+
+class BertFFN(nn.Module):
+    """2(d): the second half of a BERT layer, norm(x + dropout(W2 gelu(W1 x + b1) + b2)).
+
+    >>> BertFFN(d_model=8, d_ff=32)(torch.randn(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    axes = "batch token d_model"
+
+    def __init__(self, d_model: int, d_ff: int, *, dropout: float = 0.0, eps: float = BERT_EPS) -> None:
+        super().__init__()
+        self.feed_forward = FeedForward(d_model, d_ff, activation="gelu")
+        self.dropout = nn.Dropout(dropout)
+        self.norm = LayerNorm(d_model, eps=eps)
+
+    def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
+        return self.norm(x + self.dropout(self.feed_forward(x)))
+
+
+__dir__ = PublicNames(__name__)

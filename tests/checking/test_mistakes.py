@@ -1,0 +1,100 @@
+"""A mistake is told in the first sentence, whatever the style; a right program is not accused."""
+
+import random
+
+import pytest
+
+from tests.checking.programs import BASES, Base, print_program, styles
+
+ONE_OF_EACH = [
+    (base, random.Random(i).choice(list(base.mistakes)), random.Random(i).choice(styles()))
+    for i, base in enumerate(BASES)
+]
+FAST = ("softmax", "gelu", "causal mask", "sinusoidal positions")
+
+
+def name_of(program: str, base: Base) -> str:
+    kind = "".join(word.capitalize() for word in base.name.split("_"))
+    return kind if f"class {kind}(" in program else base.name
+
+
+def judge(check, base: Base, mistake: str | None, style: tuple[str, str, str]):
+    program = print_program(base, mistake, style)
+    (report,) = check(program, name_of(program, base))
+    return report, program
+
+
+@pytest.mark.parametrize(
+    ("base", "mistake", "style"),
+    [pytest.param(*cell, id=f"{cell[0].name}-{cell[1]}") for cell in ONE_OF_EACH if cell[0].subject in FAST],
+)
+def test_a_mistake_is_named(check, base, mistake, style):
+    report, _ = judge(check, base, mistake, style)
+    assert [f.name for f in report.findings] == [mistake], report
+    assert report.sentence == report.findings[0].sentence
+    assert report.read_as
+
+
+@pytest.mark.parametrize("base", [b for b in BASES if b.subject in FAST], ids=lambda b: b.name)
+def test_a_right_program_is_right(check, base):
+    report, _ = judge(check, base, None, styles()[5])
+    assert report.right, report
+
+
+@pytest.mark.slow
+def test_a_seeded_sample_of_the_kill_matrix(check):
+    cells = [(b, m, s) for b in BASES for m in (None, *b.mistakes) for s in styles()]
+    detected = named = wrong = 0
+    for base, mistake, style in random.Random(0).sample(cells, 60):
+        report, program = judge(check, base, mistake, style)
+        if mistake is None:
+            assert report.verdict != "wrong", (program, report)
+        else:
+            wrong += 1
+            detected += not report.right
+            named += [f.name for f in report.findings] == [mistake]
+    assert detected == wrong
+    assert named >= 0.95 * wrong
+
+
+def test_there_are_enough_mistakes_and_styles():
+    by_subject: dict[str, set[str]] = {}
+    for base in BASES:
+        by_subject.setdefault(base.subject, set()).update(base.mistakes)
+    assert len(styles()) >= 20
+    assert sum(map(len, by_subject.values())) >= 120
+    assert all(len(own) >= 4 for own in by_subject.values())
+
+
+def test_every_mistake_of_the_programs_is_known():
+    from headwork.checking.subjects.attention import NO_CAUSAL
+    from headwork.checking.subjects.every import SUBJECTS
+
+    known = {s.name: {m.name for m in s.mistakes} | {NO_CAUSAL.name} for s in SUBJECTS}
+    for base in BASES:
+        assert set(base.mistakes) <= known[base.subject], base.name
+
+
+def test_every_subject_has_claims_that_exist_and_features_that_can_be_found():
+    from headwork.checking.pointing import FEATURES
+    from headwork.checking.subjects.every import SUBJECTS
+    from headwork.lab import labels
+
+    claims = {label.name for label in labels()}
+    for subject in SUBJECTS:
+        assert len(subject.mistakes) >= 4
+        assert len({(m.option, m.value) for m in subject.mistakes}) == len(subject.mistakes), subject.name
+        for mistake in subject.mistakes:
+            assert mistake.claim is None or mistake.claim in claims, mistake.name
+            assert set(mistake.point) <= set(FEATURES), mistake.name
+            assert mistake.sentence.endswith((".", ")"))
+
+
+@pytest.mark.parametrize("base", [b for b in BASES if b.line and b.subject in FAST], ids=lambda b: b.name)
+def test_the_line_is_the_one_with_the_mistake(check, base):
+    mistake, fragment = next(iter(base.line.items()))
+    report, program = judge(check, base, mistake, styles()[0])
+    line = report.findings[0].line
+    assert line is not None
+    assert fragment in line.text
+    assert program.splitlines()[line.number - 1].strip() == line.text

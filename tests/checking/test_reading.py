@@ -1,0 +1,114 @@
+"""Code that was not written for the check: orders, meanings, layouts, results, constructors, weights."""
+
+import pytest
+import torch
+from torch import nn
+
+import headwork as hw
+
+HEADER = "import math\nimport torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("def attention(values, keys, query, mask):\n    s = query @ keys.mT / keys.shape[-1] ** 0.5\n    return s.masked_fill(mask == 0, -1e20).softmax(-1) @ values", "(v, k, q, mask)"),
+        ("def attention(a, b, c):\n    return (b @ c.mT / b.shape[-1] ** 0.5).softmax(-1) @ a", "(v, q, k)"),
+        ("def attention(q, k, v, mask):\n    s = q @ k.mT / q.shape[-1] ** 0.5\n    return s.masked_fill(mask, -1e9).softmax(-1) @ v", "True = hidden"),
+        ("def attention(q, k, v, mask):\n    return (q @ k.mT / q.shape[-1] ** 0.5 + mask).softmax(-1) @ v", "added to the scores"),
+        ("def attention(q, k, v, mask):\n    return (q @ k.mT / q.shape[-1] ** 0.5 + mask * -1e9).softmax(-1) @ v", "= hidden"),
+        ("def attention(Q, K, V):\n    return torch.softmax(Q @ K.T / math.sqrt(Q.shape[1]), 1) @ V", "token, width"),
+        ("def attention(q, k, v, valid_lens):\n    s = torch.bmm(q, k.transpose(1, 2)) / q.shape[-1] ** 0.5\n    hidden = torch.arange(s.shape[-1])[None, None] >= valid_lens[:, None, None]\n    return s.masked_fill(hidden, -1e6).softmax(-1) @ v", "lengths"),
+        ("def attention(q, k, v):\n    w = torch.einsum('bqhd,bkhd->bhqk', q, k) / q.shape[-1] ** 0.5\n    return torch.einsum('bhqk,bkhd->bqhd', w.softmax(-1), v)", "batch, token, head, width"),
+        ("def attention(q, k, v):\n    d = q.shape[-1] ** -0.25\n    return ((q * d) @ (k * d).mT).softmax(-1) @ v", "(q, k, v)"),
+    ],
+)  # fmt: skip
+def test_a_right_attention_is_read_as_it_is_meant(check, program, said):
+    (report,) = check(HEADER + program + "\n")
+    assert report.right, report
+    assert said in "; ".join(report.read_as)
+
+
+CONSTRUCTORS = {
+    "heads first": ("def __init__(self, h, d_model):", "self.h, self.d = h, d_model"),
+    "config": ("def __init__(self, config):", "self.h, self.d = config.num_attention_heads, config.hidden_size"),
+    "dict": ("def __init__(self, cfg):", "self.h, self.d = cfg['n_heads'], cfg['emb_dim']"),
+    "globals": ("def __init__(self):", "self.h, self.d = n_heads, d_model"),
+    "head width": ("def __init__(self, dim, heads, dim_head=4):", "self.h, self.d = heads, dim"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", CONSTRUCTORS)
+@pytest.mark.parametrize("weights", ["nameless", "fused"])
+def test_constructors_and_weights_of_any_name(check, style, weights):
+    head, sizes = CONSTRUCTORS[style]
+    made = {"nameless": "self.a, self.b, self.c, self.e = (nn.Linear(self.d, self.d) for _ in range(4))", "fused": "self.stuff = nn.Linear(self.d, 3 * self.d)\n        self.last = nn.Linear(self.d, self.d)"}[weights]  # fmt: skip
+    used = {"nameless": "v, q, k = self.c(x), self.e(x), self.a(x)", "fused": "q, k, v = self.stuff(x).chunk(3, -1)"}[
+        weights
+    ]
+    last = {"nameless": "self.b", "fused": "self.last"}[weights]
+    program = f"""n_heads, d_model = 3, 12
+
+
+class SelfAttention(nn.Module):
+    {head}
+        super().__init__()
+        {sizes}
+        {made}
+
+    def forward(self, x):
+        {used}
+        q, k, v = (t.unflatten(-1, (self.h, -1)).transpose(1, 2) for t in (q, k, v))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return {last}(y.transpose(1, 2).flatten(2))
+"""
+    (report,) = check(HEADER + program)
+    assert report.right, report
+
+
+def test_functions_classes_and_modules_of_this_process():
+    def softmax(x):
+        return x.exp() / x.exp().sum(0)
+
+    report = hw.check(softmax)
+    assert report.verdict == "wrong"
+    assert "first axis" in report.sentence
+    layer = nn.LayerNorm(12)
+    before = {n: p.clone() for n, p in layer.named_parameters()}
+    assert hw.check(layer).right
+    assert all(torch.equal(p, before[n]) for n, p in layer.named_parameters())  # it ran in a copy
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_what_cannot_be_called_is_an_error():
+    with pytest.raises(TypeError, match="thing must be a function, a class or an nn.Module, got int"):
+        hw.check(3)
+    with pytest.raises(ValueError, match="as must be one of the subjects, got 'atention'; did you mean 'attention'"):
+        hw.check(torch.softmax, subject="atention")
+
+
+def test_a_comment_says_what_it_is(check):
+    program = HEADER + "# headwork: softmax\ndef f(z):\n    return z.softmax(-1)\n"
+    (report,) = check(program)
+    assert report.right
+    assert report.subject == "softmax"
+
+
+def test_a_notebook_is_read_too(check):
+    import json
+
+    cells = [{"cell_type": "markdown", "source": ["# title"]}, {"cell_type": "code", "source": ["%matplotlib inline\n", "import torch"]}, {"cell_type": "code", "source": "def softmax(x):\n    return x.softmax(-1)"}]  # fmt: skip
+    (report,) = check(json.dumps({"cells": cells}), file="program.ipynb")
+    assert report.right
+
+
+def test_hints_go_from_nothing_to_everything(check):
+    (report,) = check(HEADER + "def attention(q, k, v):\n    return (q @ k.mT).softmax(-1) @ v\n")
+    assert [("not scaled" in report.text(n)) for n in range(4)] == [False, False, False, True]
+    assert "Look at the scores" not in report.text(0)
+    assert "Look at the scores" in report.text(1)
+    assert "variance" not in report.text(1)
+    assert "variance" in report.text(2)
+    assert "smallest case" in report.text(3)
+    assert "smallest case" not in report.text(3, hidden=True)

@@ -1,0 +1,110 @@
+"""Somebody else's code runs behind walls, and each way to fail ends in words."""
+
+import shutil
+
+import pytest
+
+from headwork.checking import Walls
+from headwork.checking.runner import ForkServer, MissingWallError, ProgramDiedError, ProgramError
+
+HEADER = "import os\nimport torch\nfrom pathlib import Path\n\n\n"
+
+
+def say(check, body: str, **options) -> str:
+    (report,) = check(HEADER + f"def softmax(x):\n    {body}\n", **options)
+    assert report.verdict == "failed", report
+    return report.sentence
+
+
+def test_an_endless_loop(check):
+    assert "did not come to an end" in say(check, "while True:\n        pass", seconds=1.0)
+
+
+def test_the_end_of_the_process(check):
+    assert "ended its own process (exit code 0)" in say(check, "os._exit(0)")
+
+
+def test_more_memory_than_there_may_be(check):
+    assert "more memory" in say(check, "return torch.zeros(100, 1024, 1024, 1024)")
+
+
+def test_it_asks_for_input(check):
+    assert "asks for input" in say(check, "return input()")
+
+
+@pytest.mark.slow
+def test_a_fork_bomb(check, server):
+    skip_without(server, "processes")
+    sentence = say(check, "while True:\n        os.fork()", seconds=5.0)
+    assert "64 processes" in sentence or "did not" in sentence or "ended" in sentence
+
+
+def test_a_patched_softmax_changes_nothing_here(check):
+    program = (
+        HEADER
+        + "torch.Tensor.softmax = lambda x, dim: x * 0 + 1\ntorch.softmax = torch.Tensor.softmax\n\n\ndef softmax(x):\n    return torch.softmax(x, -1)\n"
+    )
+    (report,) = check(program)
+    assert report.verdict == "wrong"
+
+
+def skip_without(server: ForkServer, wall: str) -> None:
+    others = tuple(w for w in ("processes", "network", "files") if w != wall)
+    try:
+        server.start(Walls(untrusted=True, without=others)).close()
+    except MissingWallError as error:
+        pytest.skip(str(error))
+
+
+def run(server: ForkServer, walls: Walls, body: str) -> object:
+    program = server.start(walls)
+    try:
+        program.load(HEADER + f"import socket\n\n\ndef f():\n    {body}\n", "f.py", [])
+        return program.call("f").value
+    finally:
+        program.close()
+
+
+def test_no_files_but_its_own(server, tmp_path):
+    skip_without(server, "files")
+    secret = tmp_path / "answers.txt"
+    secret.write_text("42")
+    walls = Walls(untrusted=True, without=("processes", "network"))
+    assert run(server, Walls(), f"return Path({str(secret)!r}).read_text()") == "42"
+    with pytest.raises(ProgramError, match="PermissionError"):
+        run(server, walls, f"return Path({str(secret)!r}).read_text()")
+    with pytest.raises(ProgramError, match="PermissionError"):
+        run(server, walls, f"return Path({str(secret)!r}).write_text('x')")
+    assert run(server, walls, "Path('own.txt').write_text('x')\n    return Path('own.txt').read_text()") == "x"
+
+
+def test_no_network(server):
+    skip_without(server, "network")
+    walls = Walls(untrusted=True, without=("processes", "files"))
+    body = "return [n for _, n in socket.if_nameindex()]"
+    assert run(server, walls, body) == ["lo"]
+
+
+def test_no_environment(server, monkeypatch):
+    walls = Walls(untrusted=True, without=("processes", "network", "files"))
+    assert run(server, walls, "return 'USER' in os.environ or 'PWD' in os.environ") is False
+
+
+def test_a_file_that_is_too_large_is_refused(server):
+    with pytest.raises(ProgramError, match="File too large"):
+        run(server, Walls(), "open('big', 'wb').write(b'0' * 2 ** 25)")
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_walls_have_names(server):
+    with pytest.raises(ValueError, match="without_wall must be one of processes, network, files, got doors"):
+        server.start(Walls(untrusted=True, without=("doors",)))
+
+
+def test_what_comes_back_is_looked_at_before_it_is_read(server):
+    """A program that writes to the connection itself cannot make this process read more than it may."""
+    program = server.start()
+    program.load(HEADER + "import struct\n\n\ndef f():\n    for n in range(3, 100):\n        try:\n            os.write(n, struct.pack('<QQ', 2**50, 2**50))\n        except OSError:\n            pass\n", "f.py", [])  # fmt: skip
+    with pytest.raises(ProgramDiedError, match="cannot be read"):
+        program.call("f")
+    assert shutil.which("true")

@@ -1,0 +1,97 @@
+"""`headwork predict` with folders of Hugging Face's: classes of texts, masks, and how alike sentences are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+
+import headwork as hw
+from headwork.cli import main
+
+from ..hub.checkpoints import CHECKPOINTS
+from ..hub.test_sentences import MEAN, make
+from ..hub.test_vocabularies import train_words
+
+TEXTS = ("the cafe is small", "a large cafe")
+
+
+def folder_with_words(folder: Path, name: str, **settings: Any) -> Path:
+    folder.mkdir()
+    train_words(folder)
+    n_tokens = len((folder / "vocab.txt").read_text().splitlines())
+    if name == "sentences":
+        make(folder, "bert", MEAN, "Pooling")
+        name = "bert"
+    CHECKPOINTS[name].make(vocab_size=n_tokens, max_position_embeddings=40, **settings).float().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    for number, text in enumerate(TEXTS):
+        (tmp_path / f"{number}.txt").write_text(text)
+    return [str(tmp_path / f"{number}.txt") for number in range(len(TEXTS))]
+
+
+def ids_of(folder: Path, text: str) -> torch.Tensor:
+    """As the library tokenizers has BERT."""
+    made = tokenizers.BertWordPieceTokenizer(str(folder / "vocab.txt"))
+    return torch.tensor([made.encode(text).ids])
+
+
+def answers(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    assert main(["predict", *arguments, "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_classes_of_texts(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = {0: "calm", 1: "glad", 2: "sad"}
+    folder = folder_with_words(tmp_path / "model", "bert-classes", id2label=names)
+    found = answers([str(folder), *files], capsys)
+    for text, answer in zip(TEXTS, found, strict=True):
+        with torch.no_grad():
+            wanted = hw.hub.load_pretrained(folder)(ids_of(folder, text))[0].softmax(-1)
+        for each in answer["labels"]:
+            number = next(i for i, name in names.items() if name == each["label"])
+            assert each["probability"] == pytest.approx(float(wanted[number]), abs=1e-5)
+    assert main(["predict", str(folder), files[0]]) == 0
+    assert " %" in capsys.readouterr().out
+
+
+def test_what_a_mask_stands_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = folder_with_words(tmp_path / "model", "bert-lm"), tmp_path / "text.txt"
+    file.write_text("the [MASK] is small")
+    (answer,) = answers([str(folder), str(file), "--top", "2"], capsys)
+    ids = ids_of(folder, "the [MASK] is small")
+    place = ids[0].tolist().index(4)
+    with torch.no_grad():
+        wanted = hw.hub.load_pretrained(folder)(ids)[0, place].softmax(-1).topk(2).values
+    assert [token["probability"] for token in answer["tokens"]] == pytest.approx(wanted.tolist(), abs=1e-5)
+    file.write_text("no mask")
+    assert main(["predict", str(folder), str(file)]) == 2
+    assert "text must have a [MASK]" in capsys.readouterr().err
+
+
+def test_how_alike_sentences_are(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_with_words(tmp_path / "model", "sentences")
+    (answer,) = answers([str(folder), *files], capsys)
+    with torch.no_grad():
+        one, other = (hw.hub.load_pretrained(folder)(ids_of(folder, text))[0] for text in TEXTS)
+    assert answer["similarity"] == pytest.approx(float(one @ other / one.norm() / other.norm()), abs=1e-5)
+    assert main(["predict", str(folder), files[0]]) == 2
+    assert "files must be two texts or more" in capsys.readouterr().err
+
+
+def test_what_predicts_nothing(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    CHECKPOINTS["gpt2"].save(tmp_path / "gpt2")
+    assert main(["predict", str(tmp_path / "gpt2"), files[0]]) == 2
+    assert "which gives a next token: `headwork generate` continues a text with it" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "gpt2")]) == 2
+    assert "--like RUN" in capsys.readouterr().err
+    assert main(["convert", str(tmp_path / "gpt2"), "--out", str(tmp_path / "new")]) == 2
+    assert "folder must hold a model of images, got a Decoder" in capsys.readouterr().err
+    assert main(["convert", str(tmp_path / "gpt2"), "--out", str(tmp_path / "new"), "--to", "huggingface"]) == 2
+    assert "to must be another layout than the folder has" in capsys.readouterr().err

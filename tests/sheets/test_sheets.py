@@ -1,0 +1,162 @@
+"""The prescribed programs against the library, PyTorch and Hugging Face."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import headwork as hw
+from headwork.functional import gaussian_weights
+from headwork.lab.digits import small_vit
+
+SHEETS = hw.sheets
+
+
+def test_every_program_that_a_sheet_asks_for_is_there():
+    asked = {
+        *("AbsolutePositionalEmbedding", "RelativePositionalEmbedding", "visualize_abs_positional_embedding"),
+        *("visualize_rel_positional_embedding", "verify_limit", "gelu", "gelu_tanh", "visualize_gelus", "LayerNorm"),
+        *("BertFFN", "scaled_dot_product_attention", "MHA", "MultiHeadAttention", "MLPHead", "FullyConnected"),
+        *("CLS", "GAP", "MAP", "self_attention"),
+    }
+    assert asked <= set(dir(SHEETS))
+
+
+def test_the_listing_of_eecs_182_word_for_word():
+    """The sheet's own lines, in the places where they agree."""
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 5, 3).double(), torch.randn(2, 5, 3).double(), torch.randn(2, 5, 7).double()
+    padding = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 1]])
+    for mask in (None, padding, padding.bool()):
+        for causal in (False, True):
+            s = torch.einsum("ntd,nsd->nts", q, k) / 3**0.5
+            if mask is not None:
+                s = s.masked_fill(mask.unsqueeze(1).to(torch.bool), float("-inf"))
+            if causal:
+                s = s + torch.triu(torch.full((5, 5), float("-inf"), dtype=torch.float64), 1).unsqueeze(0)
+            expected = F.softmax(s, dim=-1) @ v
+            seen = SHEETS.scaled_dot_product_attention(q, k, v, key_padding_mask=mask, causal=causal)
+            torch.testing.assert_close(seen, expected, rtol=0, atol=1e-12)
+
+
+def test_a_query_that_sees_nothing_gets_zeros():
+    q = torch.randn(1, 2, 3)
+    assert SHEETS.scaled_dot_product_attention(q, q, q, key_padding_mask=torch.ones(1, 2, dtype=torch.long)).eq(0).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_mha_is_pytorchs(causal):
+    torch.manual_seed(0)
+    ours, theirs = SHEETS.MHA(6, 2).double(), nn.MultiheadAttention(6, 2, batch_first=True).double()
+    state = ours.attention.state_dict()
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": torch.cat([state[f"{name}.weight"] for name in ("query", "key", "value")]),
+            "in_proj_bias": torch.cat([state[f"{name}.bias"] for name in ("query", "key", "value")]),
+            "out_proj.weight": state["out.weight"],
+            "out_proj.bias": state["out.bias"],
+        }
+    )
+    q, k, v = torch.randn(3, 2, 5, 6).double()
+    padding = torch.tensor([[False] * 5, [False, False, False, True, True]])
+    future = torch.ones(5, 5, dtype=torch.bool).triu(1) if causal else None
+    expected = theirs(q, k, v, key_padding_mask=padding, attn_mask=future, need_weights=False)[0]
+    torch.testing.assert_close(ours(q, k, v, key_padding_mask=padding, causal=causal), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_heads", [1, 2, 3])
+def test_multi_head_attention_in_columns(n_heads):
+    d, t, n, m = 12, 6, 5, 7
+    layer = SHEETS.MultiHeadAttention(d, t, n_heads).double()
+    assert sum(p.numel() for p in layer.parameters()) == 2 * d**2 + 2 * t**2
+    q, k, v = torch.randn(d, n).double(), torch.randn(d, m).double(), torch.randn(t, m).double()
+    w = {name: layer.attention.get_parameter(f"{name}.weight") for name in ("query", "key", "value", "out")}
+    heads = []
+    for w_q, w_k, w_v in zip(*(w[name].chunk(n_heads) for name in ("query", "key", "value")), strict=True):
+        alpha = torch.softmax((w_k @ k).T @ (w_q @ q) / math.sqrt(d // n_heads), dim=0)
+        heads.append((w_v @ v) @ alpha)
+    torch.testing.assert_close(layer(q, k, v), w["out"] @ torch.cat(heads), rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match=r"n_heads must divide t, got n_heads=4 and t=6"):
+        SHEETS.MultiHeadAttention(12, 6, 4)
+
+
+def test_bert_ffn_is_hugging_faces():
+    transformers = pytest.importorskip("transformers")
+    from transformers.models.bert.modeling_bert import BertIntermediate, BertOutput
+
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        hidden_size=8, intermediate_size=20, num_attention_heads=2, hidden_dropout_prob=0.0
+    )
+    wide, narrow = BertIntermediate(config).double().eval(), BertOutput(config).double().eval()
+    ours = SHEETS.BertFFN(8, 20).double().eval()
+    for mine, other in (
+        (ours.feed_forward.up, wide.dense),
+        (ours.feed_forward.down, narrow.dense),
+        (ours.norm, narrow.LayerNorm),
+    ):
+        mine.load_state_dict(other.state_dict())
+    x = torch.randn(2, 5, 8).double()
+    torch.testing.assert_close(ours(x), narrow(wide(x), x), rtol=0, atol=1e-12)
+
+
+def test_relative_codes_are_drawn_as_gaussian_heads_see():
+    centre, alpha = torch.tensor([[0.0, 1.0], [-1.0, 0.0]]), torch.tensor([0.5, 2.0])
+    embedding = SHEETS.RelativePositionalEmbedding((4, 5), centre, alpha)
+    weights = hw.sheets.eth.weights_of(embedding)
+    torch.testing.assert_close(weights, gaussian_weights((4, 5), centre, alpha), rtol=1e-5, atol=1e-6)
+    figure = SHEETS.visualize_rel_positional_embedding(embedding)
+    shown = figure.axes[1].images[0].get_array()
+    torch.testing.assert_close(torch.tensor(shown.data), weights[1, 2, 2])
+
+
+def test_absolute_codes_are_drawn_from_the_module():
+    figure = SHEETS.visualize_abs_positional_embedding(SHEETS.AbsolutePositionalEmbedding((4, 5), 8, kind="learned"))
+    assert len(figure.axes) >= 5
+
+
+def test_the_limit_is_at_the_sheets_delta():
+    """delta = q - k: from the query in the middle of 9 x 9, Delta = (1, -2) is the key in row 3, column 6."""
+    _, weights = SHEETS.verify_limit((1, -2), (9, 9))
+    assert divmod(int(weights[-1].argmax()), 9) == (3, 6)
+    assert weights[-1].max() > 1 - 1e-6
+    assert torch.allclose(weights.sum((1, 2)), torch.ones(len(weights)).double())
+    with pytest.raises(ValueError, match=r"delta must lead from the middle of the grid \(3, 3\) to a pixel of it"):
+        SHEETS.verify_limit((2, 0), (3, 3))
+
+
+def test_the_gelus_and_their_difference():
+    figure = SHEETS.visualize_gelus()
+    difference = figure.axes[1].lines[0].get_ydata()
+    assert abs(abs(difference).max() - 4.73) < 0.01
+
+
+def test_a_layer_over_all_tokens_fixes_their_number():
+    layer = SHEETS.FullyConnected(4, 8)
+    with pytest.raises(ValueError, match="tokens must be 4, as many as when it was built, got 9"):
+        layer(torch.randn(2, 9, 8))
+    for pooling in (SHEETS.CLS(8), SHEETS.GAP(), SHEETS.MAP(8, n_heads=2)):
+        assert pooling(pooling.join(torch.randn(2, 9, 8))).shape == (2, 8)
+
+
+def test_the_mlp_head_goes_on_a_vit():
+    model = small_vit(d_model=8, n_layers=1)
+    model.classifier = SHEETS.MLPHead(8, 16, n_classes=10)
+    assert model(torch.rand(2, 1, 8, 8)).shape == (2, 10)
+
+
+def test_self_attention_of_columns_is_that_of_rows():
+    x, w = torch.randn(12, 5).double(), torch.randn(3, 12, 12).double()
+    q, k, v = (w @ x).mT
+    expected = F.scaled_dot_product_attention(q[None, None], k[None, None], v[None, None])[0, 0].mT
+    torch.testing.assert_close(SHEETS.self_attention(x, *w), expected, rtol=0, atol=1e-12)
+
+
+def test_the_page_names_every_program_and_nothing_else():
+    page = (Path(__file__).parents[2] / "docs" / "sheets.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`hw\.sheets\.(\w+)", page))
+    assert named == {name for name in dir(SHEETS) if not name.startswith("_")}
