@@ -33,6 +33,7 @@ def test_it_asks_for_input(check):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_fork_bomb(check, server):
     skip_without(server, "processes")
     sentence = say(check, "while True:\n        os.fork()", seconds=5.0)

@@ -174,6 +174,7 @@ for layer, n_inputs in ((FeedForward(8, 16), 1), (MultiHeadAttention(8, 2), 2)):
 """
 
 
+@pytest.mark.slow
 def test_compiled_layers_say_it_as_well() -> None:
     """In a process of its own: the compiler cannot read functions that the shape checks of the test run wrap."""
     child = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)

@@ -11,7 +11,7 @@ import importlib
 import inspect
 
 import pytest
-from tests.lab.test_claims import NAMES, TRAINED, of_the_clock, small
+from tests.lab.test_claims import NAMES, TRAINED, every_claim, of_the_clock, small
 
 from headwork.cli.lab import too_wide
 from headwork.lab import find
@@ -19,8 +19,6 @@ from headwork.lab.verdict import EPS, N_SD, ROUNDING, about, at_least, exact, sa
 
 MOST_EPS = 2**20
 """Rounding adds up over long sums, but not beyond 2e-10 for numbers of order 1."""
-
-every_claim = pytest.mark.parametrize("name", NAMES)
 
 
 @every_claim
@@ -40,7 +38,7 @@ def test_each_tolerance_has_its_reason(name):
 @pytest.mark.parametrize(
     ("name", "seed"),
     [
-        pytest.param(name, seed, marks=pytest.mark.slow if seed and name in TRAINED else ())
+        pytest.param(name, seed, marks=pytest.mark.slow if seed or name in TRAINED else ())
         for name in NAMES
         for seed in range(3)
     ],

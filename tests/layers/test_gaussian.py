@@ -404,6 +404,7 @@ print(json.dumps(errors))
 """
 
 
+@pytest.mark.slow
 def test_compiles_into_one_graph_with_the_same_result():
     """In a process of its own: the compiler cannot read functions that the shape checks of the test run wrap."""
     child = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)

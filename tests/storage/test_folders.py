@@ -45,7 +45,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     verify(tmp_path / "kept")
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "notes.json", "weights"])
+@pytest.mark.parametrize("name", [pytest.param("manifest.json", marks=pytest.mark.slow), "notes.json", "weights"])
 def test_every_flipped_bit_is_found(tmp_path: Path, name: str) -> None:
     write_example(tmp_path / "kept")
     path = tmp_path / "kept" / name

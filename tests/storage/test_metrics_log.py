@@ -46,6 +46,7 @@ def flips(whole: bytes) -> Iterator[bytes]:
         yield bytes(damaged)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_found_and_its_line_is_named(tmp_path: Path) -> None:
     """Or it says the same: JSON can write some things in two ways."""
     log, path = MetricsLog(tmp_path), tmp_path / "metrics.jsonl"
