@@ -112,3 +112,11 @@ def test_hints_go_from_nothing_to_everything(check):
     assert "variance" in report.text(2)
     assert "smallest case" in report.text(3)
     assert "smallest case" not in report.text(3, hidden=True)
+
+
+@pytest.mark.parametrize(("fill", "said"), [("float('-inf')", True), ("-1e9", False)])
+def test_a_query_that_sees_nothing_is_told(check, fill, said):
+    program = f"def attention(q, k, v, mask):\n    s = q @ k.mT / q.shape[-1] ** 0.5\n    return s.masked_fill(~mask, {fill}).softmax(-1) @ v\n"
+    (report,) = check(HEADER + program)
+    assert report.right
+    assert any("sees nothing returns NaN" in note for note in report.notes) == said

@@ -19,7 +19,8 @@ TEMPLATE = "{% for m in messages %}{{ m.role }} {{ m.content }}\n{% endfor %}"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     tokenizer = a_tokenizer()
-    CHECKPOINTS["llama"].save(tmp_path, vocab_size=tokenizer.get_vocab_size(), eos_token_id=None)
+    changes = {"vocab_size": tokenizer.get_vocab_size(), "eos_token_id": None, "max_position_embeddings": 64}
+    CHECKPOINTS["llama"].save(tmp_path, **changes)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     return tmp_path
 

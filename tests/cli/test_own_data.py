@@ -136,6 +136,16 @@ def test_the_folder_of_a_known_set(tmp_path: Path, capsys: pytest.CaptureFixture
     assert bleu.references == wanted
     assert found["bleu"] == bleu.score == sacrebleu.corpus_bleu(bleu.translations, [wanted]).score
 
+    asked, out = tmp_path / "asked.en", tmp_path / "answers.jsonl"
+    asked.write_text("en dog\n\nen men\n")
+    small = ("--max-new-tokens", "5")
+    assert "3 answers in" in say(capsys, "translate", tmp_path / "run", "--file", asked, "--out", out, *small)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["source"] for row in rows] == ["en dog", "", "en men"]
+    assert rows[0]["translation"] == say(capsys, "translate", tmp_path / "run", "en dog", *small).rstrip("\n")
+    wrong = say(capsys, "translate", tmp_path / "run", "en dog", "--file", asked, code=2)
+    assert "give texts or a file, not both" in wrong
+
 
 def test_bleu_is_for_translators(reviews: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "bleu is for a translator" in say(capsys, "evaluate", reviews / "run", "--bleu", code=2)

@@ -18,6 +18,7 @@ from headwork.data import (
     ImageFolder,
     Mnist,
     Multi30k,
+    PreprocessedImages,
     Reviews,
     Sst2,
     TextFile,
@@ -51,7 +52,7 @@ def test_every_config_survives_json(config):
 
 def test_every_kind_is_tested():
     own = {TextFile, ImageFolder, TextTable, TextPairs}  # of files that a test has to write first
-    own |= {Cifar10, Cifar100, Mnist, FashionMnist, Sst2, Multi30k, TinyShakespeare}
+    own |= {Cifar10, Cifar100, Mnist, FashionMnist, Sst2, Multi30k, TinyShakespeare, PreprocessedImages}
     assert {type(config) for config in CONFIGS.values()} | own == set(DATA_CONFIGS)
 
 
@@ -71,9 +72,9 @@ def test_what_kind_of_set_it_is(name):
         (lambda: Digits(n_test=2.5), "Digits.n_test must be int, got 2.5"),
         (
             lambda: BundledText(tokenizer=BytePairs),
-            r"must be Characters or BytePairs \(an instance, with parentheses\)",
+            r"must be Characters or BytePairs or Pretrained \(an instance, with parentheses\)",
         ),
-        (lambda: BundledText(tokenizer=Words()), "tokenizer must be Characters or BytePairs, got Words"),
+        (lambda: BundledText(tokenizer=Words()), "tokenizer must be Characters or BytePairs or Pretrained, got Words"),
         (lambda: TextFile(path=3), "TextFile.path must be str, got 3"),
         (lambda: Dates(languages="en"), "languages must be .*, got 'en'"),
         (lambda: Digits().load(seed=-1), "seed must be 0 or more, got -1"),

@@ -51,7 +51,7 @@ def names(model: nn.Module, parameters: object) -> set[str]:
     return {name for name, parameter in model.named_parameters() if id(parameter) in chosen}
 
 
-PRODUCTS = {"Linear", "Conv2d", "PatchEmbedding", "HeadwiseLinear", "LMHead"}
+PRODUCTS = {"Linear", "Conv2d", "PatchEmbedding", "NormalisedPatchEmbedding", "HeadwiseLinear", "LMHead"}
 """The modules that multiply by a matrix of their own; its name is `weight`."""
 
 

@@ -448,8 +448,20 @@ def _case_of_evidence(evidence: Evidence) -> tuple[str, str, str] | None:
 
 
 def _other_notes(explanation: Explanation) -> list[str]:
-    """A row that sees nothing: usual, and said."""
-    return []
+    """A query that sees nothing: NaN is usual, and said."""
+    case = explanation.subject.cases(explanation.reading, 0)
+    visible = case.get("visible")
+    if visible is None or visible.ndim != 4:
+        return []
+    case["visible"] = visible.clone()
+    case["visible"][:, :, 0] = False
+    try:
+        output = explanation.reading.run(case).get("output")
+    except (ProgramError, ProgramDiedError):
+        return []
+    if output is None or not bool(output.isnan().any()):
+        return []
+    return ["a query that sees nothing returns NaN (this is usual; Headwork returns zeros)"]
 
 
 def _of_mistake(candidate: Candidate, mistake: Mistake) -> Finding:

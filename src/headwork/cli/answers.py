@@ -21,8 +21,8 @@ N_AT_ONCE = 64
 class Answers:
     """Rows for a new file (.csv, .json or .jsonl), which is there when all are; or lines that are printed."""
 
-    def __init__(self, out: Path | None, *, as_json: bool) -> None:
-        self.out, self.as_json, self.n = out, as_json, 0
+    def __init__(self, out: Path | None) -> None:
+        self.out, self.n = out, 0
         self.file: TextIO | None = None
         self.writer: csv.DictWriter[str] | None = None
         if out is not None and out.suffix.lower() not in ENDINGS:
@@ -38,9 +38,9 @@ class Answers:
         return self
 
     def add(self, row: dict[str, Any], line: str) -> None:
-        """One answer: a row for the file, or the line that people read."""
+        """One answer: a row for the file, or a line to print."""
         if self.file is None:
-            print(json.dumps(row, ensure_ascii=False) if self.as_json and "place" in row else line, flush=True)
+            print(line, flush=True)
         elif self.out is not None and self.out.suffix.lower() == ".csv":
             if self.writer is None:
                 self.writer = csv.DictWriter(self.file, list(row), extrasaction="ignore")

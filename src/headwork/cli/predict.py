@@ -150,10 +150,11 @@ class Predict(OfRunOrModel):
         """The label of every row of tables: the row, and what it is taken for."""
         from headwork.cli.answers import Answers, label_rows
 
-        with Answers(self.out, as_json=self.json) as answers:
+        with Answers(self.out) as answers:
             for path in self.files:
                 for row in label_rows(run, model, task, text_limit(run, description), path, self.column):
-                    answers.add(row, f"{row['place']}: {row['predicted']} {100 * row['probability']:.1f} %")
+                    said = f"{row['place']}: {row['predicted']} {100 * row['probability']:.1f} %"
+                    answers.add(row, json.dumps(row, ensure_ascii=False) if self.json else said)
 
     def predict_all(self, model: "nn.Module", task: "LabelTask", read: Read, *, is_image: bool) -> None:
         import torch
@@ -162,7 +163,7 @@ class Predict(OfRunOrModel):
         from headwork.cli.answers import Answers
 
         n_bad = n_good = 0
-        with Answers(self.out, as_json=self.json) as answers:
+        with Answers(self.out) as answers:
             for path in self.find_files(is_image=is_image):
                 try:
                     batch = read(path)

@@ -1,13 +1,14 @@
 """`headwork translate`."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from headwork.cli.answers import Answers
 from headwork.cli.arguments import OfRun, complain, lines_of_stdin, warn_of_unknown, without_denormals
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Translate(OfRun):
     ] = None
     max_new_tokens: Annotated[int, arg(help="The longest translation, in tokens.")] = 64
     weights: Annotated[Literal["float32", "int8"], arg(help="int8: a quarter of the memory, and faster.")] = "float32"
+    file: Annotated[Path | None, arg(help="Translate the lines of this UTF-8 file.")] = None
+    out: Annotated[Path | None, arg(help="Write the answers to this new file: .csv, .json or .jsonl.")] = None
     json: Annotated[bool, arg(help="Print a line of JSON for each text.")] = False
 
     @without_denormals()
@@ -61,26 +64,38 @@ class Translate(OfRun):
             raise ValueError(f"length_penalty is for a beam search: give --beams too, got {self.length_penalty}")
         translator = self.open_translator()
         model = quantize(translator.model) if self.weights == "int8" else translator.model
-        for text in self.texts or lines_of_stdin():
-            if not text.strip() and not self.texts:
-                print("{}" if self.json else "", flush=True)  # a line for each line
-                continue
-            ids = translator.encode(text)
-            if not ids:
-                raise ValueError(f"texts must not be empty, got {text!r}")
-            best = beam_search(
-                model,  # type: ignore[arg-type]  # its description says that it translates
-                [ids],
-                n_beams=self.beams,
-                max_new_tokens=self.max_new_tokens,
-                begin=translator.begin,
-                end=translator.end,
-                forbidden=translator.forbidden,
-                length_penalty=1.0 if self.length_penalty is None else self.length_penalty,
-            )[0]
-            said = translator.decode(best.ids.tolist())
-            line = {"source": text, "translation": said, "score": best.score}
-            print(json.dumps(line, ensure_ascii=False) if self.json else said, flush=True)
+        with Answers(self.out) as answers:
+            for text in self.all_texts():
+                if not text.strip() and not self.texts:
+                    empty = {"source": text, "translation": "", "score": None}
+                    answers.add(empty, "{}" if self.json else "")  # a line for each line
+                    continue
+                ids = translator.encode(text)
+                if not ids:
+                    raise ValueError(f"texts must not be empty, got {text!r}")
+                best = beam_search(
+                    model,  # type: ignore[arg-type]  # its description says that it translates
+                    [ids],
+                    n_beams=self.beams,
+                    max_new_tokens=self.max_new_tokens,
+                    begin=translator.begin,
+                    end=translator.end,
+                    forbidden=translator.forbidden,
+                    length_penalty=1.0 if self.length_penalty is None else self.length_penalty,
+                )[0]
+                said = translator.decode(best.ids.tolist())
+                line = {"source": text, "translation": said, "score": best.score}
+                answers.add(line, json.dumps(line, ensure_ascii=False) if self.json else said)
+
+    def all_texts(self) -> Iterable[str]:
+        """Those that were given, the lines of the file, or those of stdin."""
+        if self.file is None:
+            return self.texts or lines_of_stdin()
+        if self.texts:
+            raise ValueError(f"give texts or a file, not both, got {self.file} and {self.texts[0]!r}")
+        from headwork.data.table_files import read_lines
+
+        return read_lines(self.file)
 
     def open_translator(self) -> Translator:
         from headwork.data import Tokenizer

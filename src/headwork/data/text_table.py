@@ -24,6 +24,8 @@ TEXT_COLUMNS = ("text", "sentence", "content", "review", "document", "message", 
 LABEL_COLUMNS = ("label", "class", "category", "sentiment", "target", "labels", "stars", "rating", "verdict", "y")
 MANY_CLASSES = 1000
 
+NO_LIMIT = 10**9
+
 
 class TableTexts(NamedTuple):
     """What a table holds, before texts become numbers."""
@@ -65,7 +67,7 @@ class TextTable(serialise.Checked):
         split, keys = self._split(table)
         texts = table.texts
         tokenizer = make_tokenizer(self.tokenizer, (texts[i] for i in split.train))
-        lengths = [len(each) for each in tokenizer.encode_all(texts)]
+        lengths = [len(each) for each in tokenizer.encode_starts(texts, NO_LIMIT)]
         ids = tokenizer.encode_starts(texts, self.max_tokens)
         labels = torch.tensor(table.labels)
         train, valid, test = (TextExamples(Rows.of(ids[i] for i in part), labels[torch.tensor(part)]) for part in split)

@@ -30,7 +30,10 @@ CENTRES = (("*.centre", 5.0), ("*.sharpness", 5.0))
 
 
 def cifar10_vit() -> RunConfig:
-    """A Vision Transformer for CIFAR-10, 64 patches of 4 x 4 pixels, trained by Muon."""
+    """A Vision Transformer of 0.8 million parameters for CIFAR-10, in 64 patches of 4 x 4 pixels, trained by Muon.
+
+    A step of 128 images takes 0.75 s of one core of an AMD EPYC (170 images a second), an epoch 4.4 minutes of it.
+    """
     return RunConfig(
         name="cifar10-vit",
         data=Cifar10(augment=Augmentation(crop=4, flip=True, rand_augment=1, magnitude=0.3)),
@@ -61,6 +64,7 @@ def cifar10_gaussian() -> RunConfig:
     """CIFAR-10 by heads that look by position alone: a grid of 16 x 16 patches, nine heads in each of six layers.
 
     Question 2(e) of the ETH sheet, after Cordonnier, Loukas and Jaggi, 2020, with a width of 48 instead of 400.
+    A step of 100 images takes 0.91 s of one core of an AMD EPYC (110 images a second), an epoch 6.8 minutes of it.
     """
     return RunConfig(
         name="cifar10-gaussian",
@@ -89,7 +93,10 @@ def cifar10_gaussian() -> RunConfig:
 
 
 def cifar10_resnet() -> RunConfig:
-    """A residual network of eight layers for CIFAR-10: the convolutions to compare with."""
+    """A residual network of eight layers for CIFAR-10: the convolutions to compare with.
+
+    A step of 128 images takes 0.54 s of one core of an AMD EPYC (238 images a second), an epoch 3.2 minutes of it.
+    """
     return RunConfig(
         name="cifar10-resnet",
         data=Cifar10(augment=Augmentation(crop=4, flip=True)),
@@ -106,7 +113,10 @@ def cifar10_resnet() -> RunConfig:
 
 
 def fashion_vit() -> RunConfig:
-    """A Vision Transformer for Fashion-MNIST: clothes of 28 x 28 pixels, in patches of 4 x 4."""
+    """A Vision Transformer for Fashion-MNIST: clothes of 28 x 28 pixels, in patches of 4 x 4.
+
+    A step of 128 images takes 0.26 s of one core of an AMD EPYC (490 images a second).
+    """
     return RunConfig(
         name="fashion-vit",
         data=FashionMnist(),
@@ -133,7 +143,10 @@ def fashion_vit() -> RunConfig:
 
 
 def sst2_encoder() -> RunConfig:
-    """A small text encoder for SST-2, from scratch; counting words is the baseline beside it."""
+    """A small text encoder for SST-2, from scratch; counting words, which reaches 83.3 %, is the baseline beside it.
+
+    A step of 64 phrases takes 14 ms of one core of an AMD EPYC and more; 600 of them (half an epoch) reach 80.6 %.
+    """
     return RunConfig(
         name="sst2-encoder",
         data=Sst2(tokenizer=Words(n_tokens=16_000), max_tokens=64),
@@ -161,7 +174,10 @@ def sst2_encoder() -> RunConfig:
 
 
 def multi30k() -> RunConfig:
-    """An encoder-decoder that translates descriptions of photographs from English into German (Multi30k)."""
+    """An encoder-decoder of 5.5 million parameters that translates from English into German (Multi30k).
+
+    A step of 64 pairs takes 0.8 s of one core of an AMD EPYC, of which Muon takes 0.3 s, whatever the batch is.
+    """
     return RunConfig(
         name="multi30k",
         data=Multi30k(tokenizer=BytePairs(n_tokens=6000)),
@@ -188,7 +204,10 @@ def multi30k() -> RunConfig:
 
 
 def shakespeare_gpt() -> RunConfig:
-    """A GPT of 0.8 million parameters for tiny Shakespeare, as large as that of nanoGPT's recipe for a processor."""
+    """A GPT of 0.8 million parameters for tiny Shakespeare, as large as that of nanoGPT's recipe for a processor.
+
+    A step of 16 x 128 characters takes 0.23 s of one core of an AMD EPYC (8,900 characters a second), all 3.8 minutes.
+    """
     return RunConfig(
         name="shakespeare-gpt",
         data=TinyShakespeare(n_context=128),

@@ -192,6 +192,6 @@ CLAIM = Claim(
         "two keys share the best score": {"best": "two keys"},
         "diluted to a value, not to the mean": {"values": "each its own"},
     },
-    confidence="Shares are exact up to rounding, the order of the error is within 5 standard deviations (SD) over "
+    confidence="The parts are exact up to rounding, the order of the error is within 5 standard deviations (SD) over "
     "draws.",
 )
