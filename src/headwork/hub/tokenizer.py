@@ -1,6 +1,7 @@
 """The tokenizer in a folder of Hugging Face's: `tokenizer.json`, read by the library that wrote it, or older files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,10 +54,8 @@ class PretrainedTokenizer:
         path = Path(folder) / FILE
         if path.is_file():
             text = read_text(path)
-            try:
+            with _explain(f"{path} is damaged"):
                 tokenizer = tokenizers.Tokenizer.from_str(text)
-            except Exception as error:  # the library raises nothing narrower
-                raise DamagedError(f"{path} is damaged: {error}") from None
         else:
             tokenizer = read_vocabulary(Path(folder), _settings(Path(folder) / "config.json").get("model_type"))
         tokenizer.no_padding()
@@ -91,14 +90,12 @@ class PretrainedTokenizer:
 
     def encode_all(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
         """The same for many texts, on all cores."""
-        try:
+        for text in texts:
+            if any("\ud800" <= character <= "\udfff" for character in text):  # as a broken command line can have
+                raise ValueError(f"text must be a string of whole characters, got {text[:40]!r}")
+        shown = texts[0][:40] if texts else ""
+        with _explain(f"the tokenizer is damaged, it cannot read {shown!r}"):
             return [encoding.ids for encoding in self.tokenizer.encode_batch(texts, add_special_tokens=special)]
-        except TypeError:  # half of a surrogate pair, as a broken command line can have
-            broken = next(text for text in texts if any("\ud800" <= character <= "\udfff" for character in text))
-            raise ValueError(f"text must be a string of whole characters, got {broken[:40]!r}") from None
-        except Exception as error:  # the library raises nothing narrower
-            shown = texts[0][:40] if texts else ""
-            raise DamagedError(f"the tokenizer is damaged, it cannot read {shown!r}: {error}") from None
 
     def encode_starts(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """As many tokens of each text as fit, with the special ones that a classifier of this family reads."""
@@ -146,7 +143,19 @@ class PretrainedTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids; special tokens say nothing."""
-        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        with _explain("the tokenizer is damaged, it cannot spell its tokens"):
+            return self.tokenizer.decode(list(ids), skip_special_tokens=True)
+
+
+@contextmanager
+def _explain(what: str) -> Iterator[None]:
+    """The library raises nothing narrower than Exception, and where it did not expect a file, something wider."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise DamagedError(f"{what}: {error}") from None
+        raise
 
 
 def _end_ids(folder: Path) -> list[int]:
