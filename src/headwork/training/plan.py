@@ -4,9 +4,10 @@ import math
 import multiprocessing
 import pickle
 import signal
+import threading
 import traceback
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.connection import wait
@@ -216,8 +217,9 @@ def training_batches(plan: Plan, examples: Examples, first_step: int) -> Iterato
         try:
             parts = [_received(next(batches)) for _ in range(plan.training.accumulate)]
         except Exception as error:
-            dead = _find_dead(workers) if isinstance(error, RuntimeError | OSError | EOFError) else ""
-            _end(workers)
+            with _undisturbed():
+                dead = _find_dead(workers) if isinstance(error, RuntimeError | OSError | EOFError) else ""
+                _end(workers)
             if dead:
                 raise WorkerDiedError(f"a loader worker {dead}") from None
             raise
@@ -245,14 +247,30 @@ def _find_dead(workers: Collection[BaseProcess]) -> str:
 
 def _end(workers: Collection[BaseProcess]) -> None:
     """At once: PyTorch would wait five seconds for each that is busy or waits for one that is gone."""
-    are_left = True
-    while are_left:
-        with suppress(RuntimeError):  # PyTorch's, at whatever moment it hears that a worker was killed
-            for worker in workers:
-                worker.kill()
-            for worker in workers:
-                worker.join()
-            are_left = False
+    for worker in workers:
+        worker.kill()
+    for worker in workers:
+        worker.join()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Without PyTorch's handler of SIGCHLD, which raises as soon as a worker was killed.
+
+    If it does so after the system has told how the worker ended and before `multiprocessing` has written that down,
+    nobody will ever know, and the worker counts as running. Handlers run in the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, is_off = None, False
+    while not is_off:
+        with suppress(RuntimeError):  # of a signal that has come already
+            before, is_off = signal.signal(signal.SIGCHLD, signal.SIG_DFL), True
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
 
 
 def ordered_batches(examples: Examples, batch_size: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
