@@ -30,7 +30,7 @@ def test_the_command_tells_and_exits(tmp_path, capsys):
         (["check"], "give a FILE to check, or --class FOLDER, got neither"),
         (["check", "x.py", "--hints", "7"], "hints must lie in 0 .. 3, got 7"),
         (["check", "x.py", "--csv", "a.csv"], "csv is for a class"),
-        (["check", "nowhere.py"], "file must be a Python file or a notebook, got nowhere.py"),
+        (["check", "nowhere.py"], "file must be a Python file or a notebook that exists, got nowhere.py"),
         (["check", "x.py", "--as", "poetry"], "as must be one of the subjects, got 'poetry'"),
         (["check", "x.py", "--without-wall", "files"], "without-wall is for --untrusted"),
         (["check", "x.py", "--seconds", "0"], "seconds must be more than 0"),

@@ -1,9 +1,10 @@
 """Exported files answer as the model does, at every batch size and length, with padding on either side."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import jaxtyping
 import pytest
 import torch
 from torch import nn
@@ -21,6 +22,14 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "pair": lambda: encoder_decoder(**T5),
     "image": vision_transformer,
 }
+
+
+@pytest.fixture(autouse=True)
+def symbols() -> Iterator[None]:
+    """While it exports, PyTorch passes symbols where the types say int."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def sizes(name: str) -> list[dict[str, torch.Tensor]]:

@@ -107,7 +107,7 @@ def check_file(
     check_subject(subject)
     check_hints(hints)
     if not path.is_file():
-        raise ValueError(f"file must be a Python file or a notebook, got {path}")
+        raise ValueError(f"file must be a Python file or a notebook that exists, got {path}")
     source = finding.read_source(path)
     with contextlib.ExitStack() as stack:
         forks = server or stack.enter_context(ForkServer())

@@ -10,6 +10,7 @@ from typing import NamedTuple, NoReturn, cast
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from headwork.batches import Batch, to_device
 from headwork.convert import Conversion
@@ -140,7 +141,8 @@ def say_what_comes(
     display.say(f"{run.config.name} in {run.folder}")
     for line in data.found:
         display.say(line)
-    if type(display) is not Quiet and not plan.sequential:
+    is_sharded = isinstance(model, FSDPModule)  # which cannot be copied to try a step
+    if type(display) is not Quiet and not plan.sequential and not is_sharded:
         epoch, indices = plan.parts(0)[0]
         batch = to_device(data.train.batch(indices, epoch), device)
         display.say(str(estimate(model, run.task, batch, len(data.valid), plan)))

@@ -56,7 +56,8 @@ class Plan:
         batch_size, n_parts = self.training.batch_size, self.training.accumulate * self.n_processes
         if batch_size > self.n_examples:
             raise ValueError(
-                f"batch_size must be at most the number of training examples, {self.n_examples}, got {batch_size}"
+                f"batch_size must be at most the number of training examples, {self.n_examples}, got {batch_size}: "
+                f"give a smaller one (`--batch-size {self.n_examples}` or less)"
             )
         if batch_size % n_parts:
             raise ValueError(
