@@ -32,6 +32,7 @@ def test_a_folder_for_each_class(folder: Path) -> None:
     assert data.task.labels == ("cat", "dog")
     assert data.found == (
         f"24 images in {folder}, of 5 x 8 to 28 x 8 pixels",
+        "read as 6 x 8 pixels, in colour",
         "2 classes: cat 12, dog 12",
         "split: 20 train, 2 valid, 2 test (at random, seed 0, each class in the same share)",
     )

@@ -80,6 +80,8 @@ class Train(Imports, TrainingFlags):
         from headwork.tasks import metrics_by_name
         from headwork.training.display import show
 
+        if not self.json:
+            print(f"test: {show(result.test, run.task)}", flush=True)  # the report takes seconds
         data_config: object = run.config.data
         baseline = data_config.bag_of_words_accuracy() if isinstance(data_config, HasBagOfWords) else None
         report = report_run(
@@ -98,7 +100,6 @@ class Train(Imports, TrainingFlags):
             about = {"run": str(run.folder), "report": str(report), "baseline": baseline, **numbers}
             print(json.dumps(about, indent=2))
             return
-        print(f"test: {show(result.test, run.task)}")
         if baseline is not None:
             print(f"test, by counting words: accuracy {metrics_by_name(run.task)['accuracy'].show(baseline)}")
         print(f"look at {report}, or compare runs with `headwork compare`")

@@ -75,6 +75,7 @@ class ImageFolder(serialise.Checked):
         )
         found = (
             f"{len(files):,} images in {root}, {say_sizes(files)}",
+            f"read as {self.size[0]} x {self.size[1]} pixels, {'grey' if self.n_channels == 1 else 'in colour'}",
             say_skipped(len(others), "files that are no images", str(others[0]) if others else ""),
             say_classes(labels, classes),
             say_duplicates("images", keys, labels, split),
