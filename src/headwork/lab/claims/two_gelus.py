@@ -182,7 +182,8 @@ def figure(result: Result) -> Figure:
     of_taylor = [1e4 * predict_difference(point, OF_TAYLOR) for point in x.tolist()[:: max(1, len(x) // 2000)]]
     some = x[:: max(1, len(x) // 2000)].numpy()
     right.plot(some, of_taylor, color="0.55", linewidth=1.2, label="a = 0.04554 (Taylor)")
-    best = [1e4 * predict_difference(point, predict_constant(1)) for point in some.tolist()]
+    of_gelu = predict_constant(1)
+    best = [1e4 * predict_difference(point, of_gelu) for point in some.tolist()]
     right.plot(some, best, color=COLOURS[0], linewidth=1.2, label="a = 0.04438 (best for GELU)")
     right.plot(some, curve, **PREDICTED | {"label": "predicted, a = 0.044715"})
     right.plot(x[few].numpy(), 1e4 * result.difference[few].numpy(), **MEASURED | {"markersize": 3.5})
