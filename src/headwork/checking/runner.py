@@ -114,6 +114,8 @@ class Program:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"it did not answer within {self.walls.seconds:g} seconds")
             if len(descendants(self.process)) > MOST_PROCESSES:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(self.process, signal.SIGKILL)  # at once: its namespace dies with it
                 raise TimeoutError(f"it started more than {MOST_PROCESSES} processes")
 
     def die(self, words: str | None) -> str:
