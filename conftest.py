@@ -8,8 +8,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy ones too
-settings.load_profile("any machine")
+busy = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # machines may be
+settings.register_profile("new examples", busy)
+settings.register_profile("same examples", busy, derandomize=True)  # a change is not refused by a draw of the dice
+settings.load_profile("same examples")
 collect_ignore_glob = ["tests/own_package/*"]  # imported by its tests only, from a path of its own
 if "fbgemm" not in torch.backends.quantized.supported_engines:  # there, int8 is refused
     collect_ignore_glob += ["src/headwork/*/int8.py", "src/headwork/quantization.py"]

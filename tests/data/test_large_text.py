@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headwork.data import BytePairs, Characters, TextFile, Tokenizer, bundled_text
@@ -19,6 +19,9 @@ from headwork.data.bundled_text import read_pieces
     text=st.text(st.sampled_from("ab é€\n\t.'\r\N{GRINNING FACE}"), max_size=400),
     size=st.integers(1, 50),
 )
+@example(text="\r\r\n", size=1)
+@example(text="\r\r\n", size=50)
+@example(text="a\r", size=2)
 def test_the_pieces_are_the_text_and_their_tokens_are_its_tokens(tmp_path_factory, text: str, size: int) -> None:
     path = tmp_path_factory.mktemp("text") / "own.txt"
     path.write_bytes(text.encode())

@@ -206,7 +206,7 @@ def read_pieces(path: Path, size: int = 2**15) -> Iterator[str]:
     """
     check_file(path, "text", math.inf)
     decoder = codecs.getincrementaldecoder("utf-8")()
-    held, n_lines, is_first = "", 0, True
+    held, start, n_lines, is_first = "", "", 0, True
     with path.open("rb") as file:
         for block in chain(iter(lambda: file.read(size), b""), [b""]):
             try:
@@ -218,14 +218,16 @@ def read_pieces(path: Path, size: int = 2**15) -> Iterator[str]:
             n_lines += text.count("\n")
             if is_first and text:
                 text, is_first = text.removeprefix("\N{BYTE ORDER MARK}"), False
-            held = (held + text).replace("\r\n", "\n")
+            text = start + text
+            start = "\r" if block and text.endswith("\r") else ""  # its "\n" may be the first of the next block
+            held += text.removesuffix(start).replace("\r\n", "\n")
             cuts = [match.start() + 2 for match in re.finditer(r"\S\n(?=\S)", held[-size:])]
             if not block:
                 cut = len(held)
-            elif cuts and not held.endswith("\r"):
+            elif cuts:
                 cut = max(len(held) - size, 0) + cuts[-1]
             else:
-                cut = len(held) if len(held) > 16 * size and not held.endswith("\r") else 0
+                cut = len(held) if len(held) > 16 * size else 0
             if cut:
                 yield held[:cut]
                 held = held[cut:]
