@@ -50,7 +50,7 @@ def toggle_qk_norm(config: RunConfig) -> RunConfig:
 
 
 def value_residuals(model: nn.Module, stack: ExitStack) -> None:
-    """v <- (v + v of the first layer) / 2 in every layer but the first. Zhou et al., "Value residual learning", 2024."""
+    """v <- (v + v of the first layer) / 2 in all later layers. Zhou et al., "Value residual learning", 2024."""
     kept: list[Tensor] = []
 
     def keep(v: Tensor) -> None:
