@@ -100,7 +100,7 @@ class NanoGPT:
 
 
 class Headwork:
-    """The recipe `shakespeare-gpt`, with so many steps."""
+    """The recipe `shakespeare-gpt` on nanoGPT's batches, with as many steps as take so many processor seconds."""
 
     def __init__(self, directory: str | None, seed: int, seconds: float) -> None:
         from benchmarks.processor_seconds import Training, lasting
@@ -108,8 +108,9 @@ class Headwork:
         from headwork.recipes import find_recipe
 
         config = find_recipe("shakespeare-gpt")
-        config = replace(config, data=replace(config.data, directory=directory))  # type: ignore[type-var]
-        config = replace(config, training=replace(config.training, seed=seed))
+        data_config = replace(config.data, directory=directory, n_context=BLOCK)  # type: ignore[type-var]
+        training = replace(config.training, seed=seed, batch_size=BATCH)
+        config = replace(config, data=data_config, training=training)
         assert config.data is not None
         data = config.data.load(seed)
         self.training = Training(lasting(config, data, seconds), data)
