@@ -10,10 +10,10 @@ export class Model {
 
   // One forward pass: { logits, points }, where points has what passed each named point, as hw.record does. `edits` are
   // functions of a tensor by the name of a point, as for hw.patch; `weights` are put in the place of the model's own;
-  // `outputs` are what the last layer of a stack is said to have returned, by the name of the stack, so that none runs.
-  run(input, { edits = {}, weights = {}, outputs = {} } = {}) {
+  // `resume` says at which layer a stack goes on with which tensor, { layer, x } by the name of the stack.
+  run(input, { edits = {}, weights = {}, resume = {} } = {}) {
     const points = {};
-    const part = new Part({ weights: { ...this.weights, ...weights }, edits, outputs, points });
+    const part = new Part({ weights: { ...this.weights, ...weights }, edits, resume, points });
     const logits = models[this.config.kind](part, this.config, input);
     const missed = Object.keys(edits).filter((name) => !(name in points));
     if (missed.length) throw new Error(`edits must name points that the model passes, got ${missed.join(", ")}`);

@@ -2,7 +2,7 @@
 // what it returns is seen, and replaced if an edit is there. Names are those of hw.record and hw.patch.
 
 export class Part {
-  // A run is { weights, edits, outputs, points }; see model.js.
+  // A run is { weights, edits, resume, points }; see model.js.
   constructor(run, name = "") {
     this.run = run;
     this.name = name;

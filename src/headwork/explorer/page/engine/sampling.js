@@ -43,7 +43,7 @@ export function pick(logits, settings, random) {
   return bestFirst(shares)[0]; // what rounding has left over
 }
 
-// Random numbers in [0, 1), the same for the same seed. Steele and Vigna's mixing, as in "mulberry32" (Tommy Ettinger, 2017).
+// Random numbers in [0, 1), the same for the same seed: "mulberry32" (Tommy Ettinger, 2017).
 export function randomNumbers(seed) {
   let state = seed >>> 0;
   return () => {

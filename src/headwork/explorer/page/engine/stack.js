@@ -4,8 +4,8 @@ import { positionCode } from "./positions.js";
 import { add } from "./tensor.js";
 
 // Positions join the embedded tokens, then layer after layer, then the final norm. `seen` is what the layers may see:
-// { causal, visible, memory, memoryVisible, cache, grid }; see attention.js. If the run has an output for this stack, the
-// layers are passed by, and it is taken for that of the last one.
+// { causal, visible, memory, memoryVisible, cache, grid }; see attention.js. If the run resumes this stack, the layers before
+// `layer` are passed by, and x is what that one reads.
 export function stack(part, x, config, nLayers, seen) {
   const nPast = seen.cache ? seen.cache.nTokens : 0;
   const positions = countPositions(x.shape[0], nPast, seen.visible);
@@ -14,9 +14,9 @@ export function stack(part, x, config, nLayers, seen) {
   if (code.vectors) x = add(x, code.vectors);
   if (part.has("embedding_norm")) x = norm(part.inside("embedding_norm"), x, config.norm);
   x = part.inside("embedded").see(x);
-  const given = part.run.outputs[part.name];
-  if (given) x = given;
-  for (let i = 0; i < nLayers && !given; i++) {
+  const resumed = part.run.resume[part.name];
+  if (resumed) x = resumed.x;
+  for (let i = resumed ? resumed.layer : 0; i < nLayers; i++) {
     const { window } = config;
     const isLocal = window && (window.layers ?? [i]).includes(i);
     x = transformerLayer(part.inside(i), x, config, { ...seen, ...code, window: isLocal ? window.n_tokens : null });
