@@ -58,7 +58,7 @@ RUN = """async ({config, weights, input, options}) => {
 """What passed each point in one forward pass; infinities as words, since JSON has none."""
 
 ASK = """async ({data, questions}) => {
-    const { livingAsk } = await import("./engine/ask.js");
+    const [{ livingAsk }, { Refused }] = await Promise.all([import("./engine/ask.js"), import("./ask.js")]);
     const ask = livingAsk(data);
     const answers = [];
     for (const question of questions) {
@@ -69,7 +69,7 @@ ASK = """async ({data, questions}) => {
                 parts.push({ header, arrays: Object.fromEntries(text) });
             }
         } catch (error) {
-            if (error.name !== "refused") throw error;
+            if (!(error instanceof Refused)) throw error;
             parts.push({ refused: error.message });
         }
         answers.push(parts);

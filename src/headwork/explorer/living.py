@@ -18,6 +18,7 @@ from headwork.data import Tokenizer
 from headwork.explorer import questions as q
 from headwork.explorer.answering import Answering
 from headwork.explorer.answers import Part
+from headwork.explorer.one_file import one_file
 from headwork.explorer.subject import Subject
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.positions import Positions
@@ -107,6 +108,11 @@ def _way_of_splitting(tokenizer: Tokenizer) -> tuple[object, ...]:
     parts = (whole.normalizer, whole.pre_tokenizer, whole.decoder, whole.post_processor)
     merges = bool(getattr(whole.model, "merges", None))
     return (type(whole.model).__name__, merges, *(None if part is None else part.__getstate__() for part in parts))
+
+
+def living_page(answering: Answering) -> str:
+    """The explorer with this model in one HTML file, which computes all answers by itself."""
+    return one_file("living.js", answering.subjects[0].name, {"living": living_data(answering)})
 
 
 def living_data(answering: Answering) -> dict[str, object]:

@@ -1,9 +1,10 @@
+import { Refused } from "../ask.js";
 import { answerContinue } from "./continuing.js";
 import { answerConvolution } from "./convolution.js";
 import { answerEffects } from "./effects.js";
 import { answerLens } from "./lens.js";
 import { answerMap, answerRead, answerTensor } from "./reading.js";
-import { Refused, Subject } from "./subject.js";
+import { Subject } from "./subject.js";
 import { bytesOf } from "./weights.js";
 
 const computed = { Read: answerRead, Map: answerMap, Lens: answerLens, Tensor: answerTensor, Convolution: answerConvolution };

@@ -1,7 +1,7 @@
+import { Refused } from "../ask.js";
 import { Reader } from "./generating.js";
 import { settingsOf } from "./reading.js";
 import { pick, randomNumbers } from "./sampling.js";
-import { Refused } from "./subject.js";
 
 // A text or a translation goes on: one part for each token, with what it cost.
 export async function* answerContinue(subject, question, pause) {

@@ -1,8 +1,8 @@
+import { Refused } from "../ask.js";
 import { gaussianWeights } from "./gaussian.js";
 import { Part } from "./part.js";
 import { readingOf } from "./reading.js";
 import { softmax } from "./sampling.js";
-import { Refused } from "./subject.js";
 import { reshape, tensor } from "./tensor.js";
 
 // The convolution whose kernel is what the heads of a layer see from the middle of the grid, cut to its size; how far the

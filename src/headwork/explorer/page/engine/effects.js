@@ -1,8 +1,8 @@
+import { Refused } from "../ask.js";
 import { putHead, putToken, together } from "./edits.js";
 import { memoryOf } from "./lens.js";
 import { positionOf, readingOf, scoresAt } from "./reading.js";
 import { bestFirst } from "./sampling.js";
-import { Refused } from "./subject.js";
 import { tensor } from "./tensor.js";
 
 // How much an answer moves if one place (a head of an attention, or a token behind a layer) gets the value that another

@@ -1,7 +1,7 @@
+import { mix } from "./attention.js";
 import { linear } from "./linear.js";
 import { softargmax } from "./softargmax.js";
 import { reshape, tensor } from "./tensor.js";
-import { mix } from "./attention.js";
 
 // Heads that look at an offset (row, column) from the query, whatever is there: weights ~ e^(-alpha |key - query - centre|^2).
 // x is [row * column, d_model]; each head passes on the whole token, or its value if there is a value projection.

@@ -1,6 +1,6 @@
+import { Refused } from "../ask.js";
 import { movedWeights, switchOff } from "./edits.js";
 import { bestFirst, softmax } from "./sampling.js";
-import { Refused } from "./subject.js";
 import { reshape, slice, tensor } from "./tensor.js";
 
 const thumbnailSize = 64;

@@ -1,14 +1,10 @@
-import { Model } from "./model.js";
+import { Refused } from "../ask.js";
 import { Reader } from "./generating.js";
+import { Model } from "./model.js";
 import { bestFirst } from "./sampling.js";
 import { tensor } from "./tensor.js";
 import { Tokens } from "./tokens.js";
 import { readWeights } from "./weights.js";
-
-// A sentence for the reader of the page: the question cannot be answered.
-export class Refused extends Error {
-  name = "refused";
-}
 
 // The model of a page, with what it takes to read a text or an image for it and to name its answers. `data` is what
 // living.py has put into the page; `about` is its description, as the answer to Describe has it.
