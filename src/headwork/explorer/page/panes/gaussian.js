@@ -37,7 +37,8 @@ export function gaussianPane(context) {
   const discs = [];
   function build() {
     const { grid, centre } = here();
-    const reach = [grid[0] + 2, grid[1] + 2].map((n) => n);
+    const far = Math.ceil(Math.max(...centre.flat().map(Math.abs)));
+    const reach = grid.map((n) => Math.max(4, Math.min(n, far + 2)));
     const [high, wide] = [(2 * reach[0] - 1) * UNIT, (2 * reach[1] - 1) * UNIT];
     board.setAttribute("viewBox", `${-wide / 2} ${-high / 2} ${wide} ${high}`);
     const cells = [];

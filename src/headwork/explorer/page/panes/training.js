@@ -63,7 +63,7 @@ export function trainingPane({ described, store, newLive }) {
     };
     const time = h("input", { type: "range", min: 0, max: last, value: last, oninput: () => draw(Number(time.value)) });
     draw(last);
-    return [h("h3", {}, "Where the Gaussian heads looked"), h("label", { class: "slider" }, h("span", {}, "time"), time, output), h("div", { class: "lens-layers" }, boards)];
+    return [h("h3", {}, "Where the Gaussian heads looked"), h("label", { class: "slider wide" }, h("span", {}, "time"), time, output), h("div", { class: "lens-layers" }, boards)];
   }
   store.on(["repaint"], () => found && show());
   live.question({ question: "Training" });
