@@ -155,12 +155,15 @@ def _as_text(part: Part) -> dict[str, object]:
 
 
 def _thinned(header: dict[str, Any]) -> dict[str, Any]:
-    """The metrics of a run without most steps of training: a curve needs no more points than a page has pixels."""
-    metrics = header.get("metrics", [])
-    steps = [row for row in metrics if row["split"] == "train"]
-    kept = {row["step"] for row in steps[:: -(-len(steps) // MOST_STEPS) or 1]}
-    shown = [row for row in metrics if row["split"] != "train" or row["step"] in kept]
-    return {**header, "metrics": _rounded(shown)} if metrics else header
+    """The metrics of a run at fewer steps: a curve needs no more points than a page has pixels."""
+    if "metrics" not in header:
+        return header
+    by_split = dict[str, list[Any]]()
+    for row in header["metrics"]:
+        by_split.setdefault(row["split"], []).append(row)
+    shown = [row for rows in by_split.values() for row in rows[:: -(-len(rows) // MOST_STEPS)]]
+    shown.sort(key=lambda row: row["step"])
+    return {**header, "metrics": _rounded(shown), "centres": _rounded(header["centres"])}
 
 
 def _rounded(value: Any) -> Any:
