@@ -37,8 +37,9 @@ Read          `sequences` [{name: "tokens" | "source" | "target" | "patches", st
               (up to 64, best first); arrays `logits` float32 [output] of that position, `pixels` float32 [channel row
               column] (images), and for each attention a `thumbnails.0` uint8 [head row column] (the largest weight of
               each block as a share of `peaks.0` float32 [head], at most 64 x 64; for n tokens a block is ceil(n / 64)),
-              and of images a `looks.0` float32 [head key]: where the first token (the class token) looks, or the mean
-              over all queries where there is no class token. Gaussian heads count their patches row by row.
+              and of images a `looks.0` float32 [head key]: where the first token (the class token) looks, or the patch
+              in the middle (rows // 2, columns // 2) if there is no class token. Gaussian heads count patches row by
+              row.
 Map           `attention`, `head`, `block` (1: every weight; else the largest of each block x block); array `weights`
               float32 [query key], after softmax.
 Lens          `names` (layers), `position` (of the logits of `Read`); arrays `ids` int32 [layer token top],

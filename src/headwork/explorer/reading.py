@@ -121,8 +121,10 @@ def in_blocks(weights: Float[Tensor, "head query key"], block: list[int]) -> Flo
 
 
 def looks(subject: Subject, weights: Float[Tensor, "head query key"]) -> Float[Tensor, "head key"]:
-    """Where each head looks in an image: from the class token, or from everywhere on average."""
-    return weights[:, 0] if subject.n_extra else weights.mean(1)
+    """Where each head looks in an image: from the class token, or from the patch in the middle."""
+    (rows, columns), n_queries = subject.grid, weights.shape[1]
+    middle = rows // 2 * columns + columns // 2
+    return weights[:, 0 if subject.n_extra else min(middle, n_queries - 1)]
 
 
 def position_of(subject: Subject, reading: Reading, wanted: int | None) -> int | None:

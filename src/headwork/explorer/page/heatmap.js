@@ -2,7 +2,7 @@
 import { differenceTable, inkOn, isDark, weightTable } from "./colours.js";
 import { h, newId } from "./dom.js";
 
-const LARGEST_CELL = 30;
+const LARGEST_CELL = 44;
 const LABELLED = 9; // pixels a cell must have for its token to be written beside it
 
 export class Heatmap {
@@ -93,7 +93,8 @@ export class Heatmap {
         });
     }
     if (this.data.text && cell >= 24) this.write(context, left, top, cell);
-    this.clean = context.getImageData(0, 0, this.canvas.width, this.canvas.height);
+    this.clean = h("canvas", { width: this.canvas.width, height: this.canvas.height });
+    this.clean.getContext("2d").drawImage(this.canvas, 0, 0);
     this.frame();
   }
 
@@ -113,7 +114,9 @@ export class Heatmap {
   frame() {
     const context = this.canvas.getContext("2d");
     const scale = globalThis.devicePixelRatio || 1;
-    context.putImageData(this.clean, 0, 0);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    context.drawImage(this.clean, 0, 0);
     context.setTransform(scale, 0, 0, scale, 0, 0);
     const { left, top, cell } = this.layout;
     const [rows, columns] = this.data.shape;

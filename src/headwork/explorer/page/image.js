@@ -1,5 +1,4 @@
 // Images of numbers from 0 to 1 on a canvas, and weights over their patches.
-import { isDark, weightTable } from "./colours.js";
 import { h } from "./dom.js";
 
 // channel row column -> a canvas with one pixel for each.
@@ -16,25 +15,19 @@ export function pixelsAsImage(pixels, [rows, columns], channels) {
   return canvas;
 }
 
-// The image, faint, under the weights of its patches; the strongest patch has the full colour.
-export function drawOverlay(canvas, image, weights, [rows, columns], { strength = 0.8, peak = Math.max(...weights, 1e-12) } = {}) {
+const GLOW = "255 132 0";
+
+// The image with the weights of its patches over it: none leaves the patch as it is, the strongest makes it glow.
+export function drawOverlay(canvas, image, weights, [rows, columns], peak = Math.max(...weights, 1e-12)) {
   const context = canvas.getContext("2d");
   const { width, height } = canvas;
   context.imageSmoothingEnabled = false;
-  context.globalAlpha = 1;
-  context.fillStyle = isDark() ? "#000" : "#fff";
-  context.fillRect(0, 0, width, height);
-  const table = weightTable();
-  const [h1, w1] = [height / rows, width / columns];
+  if (image) context.drawImage(image, 0, 0, width, height);
+  const [high, wide] = [height / rows, width / columns];
   for (let i = 0; i < rows * columns; i++) {
-    const b = 3 * Math.round(255 * Math.min(1, weights[i] / peak));
-    context.fillStyle = `rgb(${table[b]} ${table[b + 1]} ${table[b + 2]})`;
-    const [y, x] = [Math.floor(i / columns) * h1, (i % columns) * w1];
-    context.fillRect(Math.floor(x), Math.floor(y), Math.ceil(x + w1) - Math.floor(x), Math.ceil(y + h1) - Math.floor(y));
-  }
-  if (image) {
-    context.globalAlpha = 1 - strength;
-    context.drawImage(image, 0, 0, width, height);
-    context.globalAlpha = 1;
+    context.fillStyle = `rgb(${GLOW} / ${(0.88 * Math.min(1, weights[i] / peak)).toFixed(3)})`;
+    const [y, x] = [Math.floor(i / columns) * high, (i % columns) * wide];
+    const [top, left] = [Math.round(y), Math.round(x)];
+    context.fillRect(left, top, Math.round(x + wide) - left, Math.round(y + high) - top);
   }
 }

@@ -16,12 +16,12 @@ export const words = {
   answer: "Answer",
   heads: "Heads",
   headsAbout: {
-    image: "Each small picture is one head: the brighter a patch, the more the head looks at it. Click one to see it large; untick it to switch the head off.",
+    image: "Each small picture is one head: the more a patch glows, the more the head looks at it. Click one to see it large; untick it to switch the head off.",
     text: "Each small picture is one head: row by row, the tokens it looks at from each token. Click one to see it large; untick it to switch the head off.",
   },
   map: "Map",
   mapAbout: {
-    image: "Where this head looks from one patch: click a patch to look from there. The weights of each row sum to 1.",
+    image: "Where this head looks from one patch (in the green frame): the more a patch glows, the more it takes from there. The weights sum to 1.",
     text: "Each row is a token that looks, each column a token that is looked at. The weights of each row sum to 1.",
   },
   lens: "Lens",

@@ -144,13 +144,13 @@ function inBlocks(weights, [blockRows, blockColumns]) {
   return small;
 }
 
-// Where each head looks in an image: from the class token, or from everywhere on average. [head, key]
+// Where each head looks in an image: from the class token, or from the patch in the middle. [head, key]
 function looksOf(subject, weights) {
   const [nHeads, nQuery, nKey] = weights.shape;
-  const queries = subject.about.image.n_extra ? 1 : nQuery;
+  const { n_extra, grid } = subject.about.image;
+  const query = n_extra ? 0 : Math.min(Math.floor(grid[0] / 2) * grid[1] + Math.floor(grid[1] / 2), nQuery - 1);
   const looks = tensor([nHeads, nKey]);
   for (let h = 0; h < nHeads; h++)
-    for (let i = 0; i < queries; i++)
-      for (let j = 0; j < nKey; j++) looks.data[h * nKey + j] += weights.data[(h * nQuery + i) * nKey + j] / queries;
+    for (let j = 0; j < nKey; j++) looks.data[h * nKey + j] = weights.data[(h * nQuery + query) * nKey + j];
   return looks;
 }

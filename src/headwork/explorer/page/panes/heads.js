@@ -7,12 +7,13 @@ import { words } from "../words.js";
 
 export function headsPane({ described, store }) {
   const image = described.image;
-  const side = image ? 48 : 52;
+  const widest = Math.max(...described.attention.map((each) => each.n_heads));
+  const side = widest <= 4 ? 70 : widest <= 8 ? 60 : 44;
   const cells = [];
   const allOn = h("button", { type: "button", class: "tool", onclick: () => store.set({ off: [] }) }, words.allOn);
   const rows = described.attention.map((attention, a) => {
     const row = Array.from({ length: attention.n_heads }, (_, head) => {
-      const canvas = h("canvas", { width: 2 * side, height: image ? Math.round((2 * side * image.grid[0]) / image.grid[1]) : 2 * side, "aria-hidden": "true" });
+      const canvas = h("canvas", { width: 2 * side, height: image ? Math.round((2 * side * image.grid[0]) / image.grid[1]) : 2 * side, "aria-hidden": "true", style: { width: `${side}px` } });
       const button = h("button", { type: "button", class: "head-map", onclick: () => store.set({ focus: [a, head] }) }, canvas);
       const tick = h("input", { type: "checkbox", checked: true, onchange: () => toggle(a, head, tick.checked) });
       tick.setAttribute("aria-label", `${attention.short}, head ${head + 1} on`);
@@ -54,7 +55,7 @@ export function headsPane({ described, store }) {
         const looks = reading.arrays[`looks.${a}`];
         if (!looks) continue;
         const from = head * looks.shape[1] + image.n_extra;
-        drawOverlay(canvas, under, looks.data.subarray(from, (head + 1) * looks.shape[1]), image.grid, { strength: 0.72 });
+        drawOverlay(canvas, under, looks.data.subarray(from, (head + 1) * looks.shape[1]), image.grid);
       } else {
         const small = reading.arrays[`thumbnails.${a}`];
         if (!small) continue;

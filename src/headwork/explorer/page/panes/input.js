@@ -11,7 +11,7 @@ export function inputPane(context) {
   const { described } = context;
   const body = described.input === "image" ? drawing(context) : writing(context);
   const more = described.can.includes("Examples") ? examples(context) : null;
-  return pane("input", words.input, words.inputAbout[described.input], () => answerNumbers(context), body, more, answer(context));
+  return pane("input", words.input, words.inputAbout[described.input], () => answerNumbers(context), body, answer(context), more);
 }
 
 function writing({ described, store }) {

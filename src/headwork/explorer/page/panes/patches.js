@@ -1,5 +1,4 @@
 // Where a head looks in an image, from one patch: the patch is framed, the weights lie over the image.
-import { isDark } from "../colours.js";
 import { h, put } from "../dom.js";
 import { drawOverlay, pixelsAsImage } from "../image.js";
 
@@ -58,18 +57,21 @@ export class PatchMap {
     const [query, n] = [Math.min(this.query, found.shape[0] - 1), found.shape[1]];
     const weights = found.values.subarray(query * n, (query + 1) * n);
     const image = pixelsAsImage(reading.arrays.pixels.data, size, channels);
-    drawOverlay(this.canvas, image, weights.subarray(n_extra), grid, { strength: 0.68 });
+    drawOverlay(this.canvas, image, weights.subarray(n_extra), grid);
     const context = this.canvas.getContext("2d");
     const [high, wide] = [this.canvas.height / grid[0], this.canvas.width / grid[1]];
     const frame = (token, colour, width) => {
       const p = token - n_extra;
       if (p < 0) return;
-      context.strokeStyle = colour;
-      context.lineWidth = width;
-      context.strokeRect((p % grid[1]) * wide + width / 2, Math.floor(p / grid[1]) * high + width / 2, wide - width, high - width);
+      for (const [line, inset] of [["#000", 0], [colour, 1.5]]) {
+        context.strokeStyle = line;
+        context.lineWidth = width;
+        const edge = width / 2 + inset;
+        context.strokeRect((p % grid[1]) * wide + edge, Math.floor(p / grid[1]) * high + edge, wide - 2 * edge, high - 2 * edge);
+      }
     };
-    frame(query, isDark() ? "#ffd479" : "#b85c00", 4);
-    if (hover) frame(hover.token, isDark() ? "#9fd" : "#0a7d5a", 2);
+    if (hover) frame(hover.token, "#fff", 2);
+    frame(query, "#35e0c0", 4);
     const names = found.rowNames;
     put(this.from, "Looking from ", h("strong", {}, names[query]), ". ", this.extra.length ? [this.extra, " "] : null, n_extra ? "or click a patch." : "Click another patch.");
     this.extra.forEach((button, i) => button.setAttribute("aria-pressed", query === i));
