@@ -31,8 +31,7 @@ MOST_NUMBERS = 5_000_000
 """Of a model that goes into a page: 13 MB of text in half precision."""
 LARGEST_HALF = 65504.0
 COMPUTED = ("Read", "Map", "Lens", "Effects", "Continue", "Tensor", "Convolution")
-RECORDED: dict[str, q.Question] = {"Examples": q.Examples(n=12), "Training": q.Training()}
-"""Questions whose answers the page holds as they are now."""
+N_EXAMPLES = 24
 MOST_STEPS = 200
 
 ENGINE: set[type] = {
@@ -121,17 +120,20 @@ def living_data(answering: Answering) -> dict[str, object]:
     if why := lacks(subject.model, subject.tokenizer):
         raise ValueError(f"model must be one that the engine can compute, but {'; '.join(why)}")
     about = next(answering(q.Describe())).header
-    recorded = {name: list(answering(question)) for name, question in RECORDED.items() if name in about["can"]}
+    # What the engine does not compute, the page holds as it is now; the cost is that of the first input.
+    asked: list[q.Question] = [q.Cost(q.About(answering.begun)), q.Examples(n=N_EXAMPLES), q.Training()]
+    recorded = {name: list(answering(question)) for question in asked if (name := type(question).__name__) in about["can"]}
     rows = recorded["Examples"][0].header["rows"] if "Examples" in recorded else []
-    packed = pack(subject.model.state_dict())
+    packed, cannot = pack(subject.model.state_dict()), _cannot(subject)
     living = {
         **{key: value for key, value in about.items() if key != "kind"},
-        "can": [name for name in about["can"] if name in ("Describe", *COMPUTED, *recorded)],
+        "can": [name for name in about["can"] if name in ("Describe", *COMPUTED, *recorded) and name not in cannot],
         "checkpoints": [],
         "against": None,
         "n_models": 1,
         "precision": packed["dtype"],
         "all_layers": list(subject.description.layers),
+        "costs_of": [len(sequence.strings) for sequence in subject.encode(answering.begun).sequences],
         "axes": {name: module.axes.split() for name, module in subject.model.named_modules() if hasattr(module, "axes")},
     }
     return {
@@ -144,6 +146,12 @@ def living_data(answering: Answering) -> dict[str, object]:
         "answers": {name: [_as_text(part) for part in parts] for name, parts in recorded.items()},
         "examples": {row["index"]: _input_of(subject, row["index"]) for row in rows},
     }
+
+
+def _cannot(subject: Subject) -> set[str]:
+    """Heads with a bias of their values have another nearest convolution than the engine makes."""
+    has_values = any(layer.value is not None for layer in subject.gaussian.values())
+    return {"Convolution"} if has_values else set()
 
 
 def _as_text(part: Part) -> dict[str, object]:

@@ -1,0 +1,155 @@
+"""A living page, opened from disk: it computes what PyTorch computes, and asks nobody for anything."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import torch
+
+from headwork import choices
+from headwork.data import Tokenizer
+from headwork.explorer import questions as q
+from headwork.explorer.answering import Answering
+from headwork.explorer.export import export_page
+from headwork.explorer.living import unpack
+from headwork.explorer.one_file import join_modules, one_file
+from headwork.explorer.subject import Subject
+from headwork.models import MODEL_CONFIGS
+from headwork.serialise import config_from_dict
+from tests.explorer.living_browser import chromium
+from tests.explorer.test_living import CONFIGS, NEAR, lively
+
+DOCS = Path(__file__).parents[2] / "docs" / "explorer"
+DEMOS = ("digits-vit", "digits-gaussian", "dates", "text-gpt")
+WITHIN_A_MINUTE = 60_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+class LivingPage:
+    """A page that was opened by its file, with all that it asked for and complained about."""
+
+    def __init__(self, browser: Any, path: Path) -> None:
+        self.page = browser.new_page()
+        self.page.set_default_timeout(WITHIN_A_MINUTE)
+        self.requests, self.complaints = list[str](), list[str]()
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(path.as_uri())
+        self.wait()
+
+    def wait(self) -> None:
+        """Until the newest answer is shown."""
+        self.page.wait_for_selector("#page .answer strong")
+        self.page.wait_for_selector("#page:not([data-busy])")
+
+    def numbers(self, pane: str) -> list[list[str]]:
+        """The cells of a picture "as numbers", each row with its name first."""
+        self.page.click(f".pane-{pane} .pane-top button[aria-label='show as numbers']")
+        rows = self.page.eval_on_selector_all(
+            "dialog tbody tr", "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+        )
+        self.page.click("dialog header button:last-child")
+        return rows
+
+    def state(self) -> dict[str, Any]:
+        """What the address keeps."""
+        text = parse_qs(urlsplit(self.page.url).fragment)["state"][0]
+        return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+    def type(self, text: str) -> None:
+        self.page.fill("textarea >> nth=0", text)
+        self.wait()
+
+    def draw_one(self) -> None:
+        """A vertical stroke on an empty image."""
+        self.page.get_by_role("button", name="Clear").click()
+        canvas = self.page.locator("canvas.draw").bounding_box()
+        x, y, high = canvas["x"] + canvas["width"] / 2, canvas["y"], canvas["height"]
+        self.page.mouse.move(x, y + high / 8)
+        self.page.mouse.down()
+        self.page.mouse.move(x, y + 7 * high / 8, steps=5)
+        self.page.mouse.up()
+        self.wait()
+
+    def close(self, path: Path) -> None:
+        assert self.requests == [path.as_uri()]
+        assert self.complaints == []
+        self.page.close()
+
+
+def check_answer(page: LivingPage, answering: Answering) -> None:
+    """The answer and the map that the page shows are those of PyTorch for what its address says."""
+    state = page.state()
+    about = q.question_from_json(
+        {"question": "Read", "about": {key: state[key] for key in ("input", "off", "moved") if key in state}}
+    )
+    [expected] = answering(about)
+    top = {each["name"]: (each["probability"], each["logit"]) for each in expected.header["answer"]["top"]}
+    shown = {name: (float(p), float(logit)) for name, p, logit in page.numbers("input")}
+    assert shown.keys() == top.keys()
+    assert torch.allclose(torch.tensor(list(shown.values())), torch.tensor([top[name] for name in shown]), atol=NEAR)
+    attention, head = state["focus"]
+    [expected] = answering(q.Map(about.about, attention, head))
+    weights = torch.tensor([[float(cell) for cell in cells] for _, *cells in page.numbers("map")])
+    assert torch.allclose(weights, torch.tensor(expected.arrays["weights"]), atol=NEAR)
+
+
+def check_page(browser: Any, path: Path, answering: Answering) -> None:
+    page = LivingPage(browser, path)
+    if answering.subjects[0].description.input == "image":
+        page.draw_one()
+    else:
+        page.type("a dad had a cab")
+    page.page.locator(".pane-heads input[type=checkbox]").nth(1).click()
+    page.wait()
+    assert page.state()["off"] == [[0, 1]]
+    check_answer(page, answering)
+    page.close(path)
+
+
+def small_text() -> Subject:
+    tokenizer = Tokenizer.characters(["abcdefgh </script>"])
+    config = replace(CONFIGS["GPT"], vocab=len(tokenizer), position=choices.LearnedPositions(max_tokens=19))
+    return Subject.of(lively(config), tokenizer=tokenizer, name="</title><b>&")
+
+
+def small_image() -> Subject:
+    return Subject.of(lively(replace(CONFIGS["ViT"], n_channels=1)))
+
+
+@pytest.mark.parametrize("make", [small_text, small_image])
+def test_a_living_page_computes_from_disk(browser: Any, tmp_path: Path, make: Callable[[], Subject]) -> None:
+    subject = make()
+    answering = Answering(subject, text=None if subject.tokenizer is None else "a bad </script>")
+    path = tmp_path / "a page.html"
+    assert "living" in export_page(answering, path)
+    check_page(browser, path, answering)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DEMOS)
+def test_the_pages_of_the_demo_models_compute_what_pytorch_does(browser: Any, name: str) -> None:
+    """The model is rebuilt in PyTorch from what the page holds: nothing else is needed."""
+    path = DOCS / f"{name}.html"
+    text = path.read_text(encoding="utf-8").split('id="living">')[1].split("</script>")[0]
+    check_page(browser, path, Answering(rebuild(json.loads(text))))
+
+
+def rebuild(data: dict[str, Any]) -> Subject:
+    model = config_from_dict(data["config"], MODEL_CONFIGS).build()
+    model.load_state_dict(unpack(data["weights"]))
+    characters = "".join(data["tokens"]["strings"][4:]) if data["tokens"] else None
+    tokenizer = None if characters is None else Tokenizer.characters([characters])
+    assert tokenizer is None or tokenizer.strings(range(4, len(tokenizer)))
+    return Subject.of(model, tokenizer=tokenizer, labels=data["about"]["labels"], name=data["about"]["name"])
