@@ -1,16 +1,19 @@
 """The engine in the page gives what PyTorch gives: at every point of every model, for every question."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tests.explorer.living_browser import ASK, RUN, chromium, engine_page
 from torch import Tensor, nn
 
 import headwork as hw
 from headwork import choices
+from headwork.data import Tokenizer
 from headwork.explorer import questions as q
 from headwork.explorer.answering import Answering
 from headwork.explorer.answers import Part
@@ -24,7 +27,6 @@ from headwork.models import (
     VisionTransformerConfig,
 )
 from headwork.serialise import config_to_dict
-from tests.explorer.living_browser import ASK, RUN, chromium, engine_page
 
 NEAR = 1e-4
 HEADS, FEED_FORWARD = choices.Heads(n_heads=2), choices.FeedForward(d_ff=13)
@@ -211,9 +213,92 @@ def test_padding_hides_tokens_and_moves_nothing(page: Any) -> None:
     assert near(found["output"], expected["output"])
 
 
+TOKENS = """async ({tokens, texts}) => {
+    const { Tokens } = await import("./engine/tokens.js");
+    const known = new Tokens(tokens);
+    const lists = texts.map((text) => known.encode(text));
+    return lists.map((ids) => [ids, known.decode(ids), known.strings(ids)]);
+}"""
+TEXTS = (
+    "",
+    "abba",
+    "A film, so-so... and GOOD!",
+    "<pad><end>\ufffd",
+    "tab\tline\nend",
+    "naïve \U0001f600 e\u0301 日本",
+    "don't_stop 42",
+)
+
+
+@pytest.mark.parametrize("make", [Tokenizer.characters, lambda texts: Tokenizer.words(texts, 40)])
+def test_texts_become_the_tokens_of_the_tokenizer(page: Any, make: Callable[[list[str]], Tokenizer]) -> None:
+    tokenizer = make([*TEXTS[:3], "日本 naïve don't\n\t"])
+    found = page.evaluate(TOKENS, {"tokens": tokens_of(tokenizer), "texts": TEXTS})
+    for text, (ids, decoded, strings) in zip(TEXTS, found, strict=True):
+        assert ids == tokenizer.encode(text), text
+        assert decoded == tokenizer.decode(ids), text
+        assert strings == tokenizer.strings(ids), text
+
+
+SAMPLING = """async ({logits, settings}) => {
+    const { pick, probabilities, randomNumbers } = await import("./engine/sampling.js");
+    const random = randomNumbers(1);
+    const picked = Array.from({ length: 4000 }, () => pick(logits, settings, random));
+    return [probabilities(logits, settings), logits.map((_, id) => picked.filter((each) => each === id).length / 4000)];
+}"""
+
+
+@pytest.mark.parametrize("settings", [{}, {"top_k": 3}, {"top_p": 0.7}, {"temperature": 0.4, "top_k": 5, "top_p": 0.9}])
+def test_tokens_are_drawn_as_they_are_in_python(page: Any, settings: dict[str, Any]) -> None:
+    logits = [0.3, 2.0, -1.0, 1.5, 1.5, -4.0, 0.0]
+    names = {"temperature": "temperature", "top_k": "topK", "top_p": "topP"}
+    given = {names[key]: value for key, value in settings.items()}
+    found, drawn = page.evaluate(SAMPLING, {"logits": logits, "settings": given})
+    expected = hw.generation.sampling.probabilities(torch.tensor([logits]), hw.generation.Sample(**settings))[0]
+    assert torch.allclose(torch.tensor(found), expected, atol=1e-6)
+    assert torch.allclose(torch.tensor(drawn), expected, atol=0.04)  # 5 deviations of 4,000 draws
+
+
+def test_weights_too_large_for_half_precision_stay_whole(page: Any) -> None:
+    model = lively(CONFIGS["ViT"])
+    with torch.no_grad():
+        model.get_parameter("classifier.bias")[0] = 1e5
+    assert pack(model.state_dict())["dtype"] == "float32"
+    inputs, given = input_of(model)
+    assert near(run_engine(page, model, given)["output"], run_pytorch(model, inputs)["output"])
+    weights = {"x": torch.randn(3, 5).half().float(), "y": torch.tensor([6e-8, -65504.0])}
+    assert all(torch.equal(value, weights[name].half().float()) for name, value in unpack(pack(weights)).items())
+
+
+def test_what_the_engine_lacks_is_named() -> None:
+    def why(config: Any, tokenizer: Any = None, **parts: Any) -> str:
+        return "; ".join(lacks(config.build(), tokenizer))
+
+    gpt, vit, gaussian = CONFIGS["GPT"], CONFIGS["ViT"], CONFIGS["Gaussian heads"]
+    assert "RelativeShifts" in why(replace(gpt, position=choices.RelativePositions()))
+    assert "BucketPositions" in why(replace(gpt, position=choices.BucketPositions()))
+    scaled = choices.RotaryPositions(scaling=choices.LinearScaling(factor=2.0))
+    assert "LinearScaling" in why(replace(gpt, d_model=8, position=scaled))
+    assert "SandwichLayer" in why(replace(gpt, layer=choices.SandwichLayer()))
+    assert "NormalisedPatchEmbedding" in why(replace(vit, patch_norm=True))
+    assert "full precision" in why(replace(gaussian, heads=choices.GaussianHeads(n_heads=2, precision="full")))
+    assert "5,000,000" in why(replace(gpt, vocab=900_000))
+    assert "tokenizer" in why(gpt, Tokenizer.byte_pairs(["low lower"] * 9, n_tokens=264))
+    with_own = hw.models.Decoder(replace(gpt, position=choices.NoPositions()), positions=hw.layers.AlibiPositions(2))
+    assert lacks(with_own) == ["the model has parts of your own"]
+    converted = hw.convert.to_convolution(gaussian.build().eval()).model
+    assert "the model was converted" in lacks(converted)
+    broken = lively(vit)
+    with torch.no_grad():
+        broken.get_parameter("classifier.bias")[0] = torch.nan
+    assert lacks(broken) == ["some weights are not finite"]
+    with pytest.raises(ValueError, match="engine can compute, but some weights are not finite"):
+        living_data(Answering(Subject.of(broken)))
+
+
 def text_subject(name: str) -> Subject:
     """A small model with a tokenizer of as many characters as it has tokens."""
-    tokenizer = hw.data.Tokenizer.characters(["abcdefghi klm"])
+    tokenizer = Tokenizer.characters(["abcdefghi klm"])
     return Subject.of(lively(CONFIGS[name]), tokenizer=tokenizer, labels=("one", "two", "three"))
 
 

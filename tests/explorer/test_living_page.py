@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import torch
+from tests.explorer.living_browser import chromium
+from tests.explorer.test_living import CONFIGS, NEAR, lively
 
 from headwork import choices
 from headwork.data import Tokenizer
@@ -21,8 +23,6 @@ from headwork.explorer.one_file import join_modules, one_file
 from headwork.explorer.subject import Subject
 from headwork.models import MODEL_CONFIGS
 from headwork.serialise import config_from_dict
-from tests.explorer.living_browser import chromium
-from tests.explorer.test_living import CONFIGS, NEAR, lively
 
 DOCS = Path(__file__).parents[2] / "docs" / "explorer"
 DEMOS = ("digits-vit", "digits-gaussian", "dates", "text-gpt")
@@ -153,3 +153,39 @@ def rebuild(data: dict[str, Any]) -> Subject:
     tokenizer = None if characters is None else Tokenizer.characters([characters])
     assert tokenizer is None or tokenizer.strings(range(4, len(tokenizer)))
     return Subject.of(model, tokenizer=tokenizer, labels=data["about"]["labels"], name=data["about"]["name"])
+
+
+def test_a_model_that_the_engine_cannot_compute_is_recorded_and_says_why(tmp_path: Path) -> None:
+    config = replace(CONFIGS["GPT"], position=choices.RelativePositions(), n_layers=1)
+    answering = Answering(Subject.of(lively(config)))
+    said = export_page(answering, tmp_path / "page.html")
+    assert "recorded (the engine has no RelativeShifts)" in said
+    assert 'id="living"' not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_modules_are_joined_in_order_each_in_its_own_scope(tmp_path: Path) -> None:
+    (tmp_path / "a.js").write_text('import { one as two } from "./b/b.js";\nconst x = 1;\n', encoding="utf-8")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "b.js").write_text("const x = 2;\nexport const one = x;\n", encoding="utf-8")
+    joined = join_modules("a.js", tmp_path)
+    assert joined.index('modules["b/b.js"]') < joined.index('modules["a.js"]')
+    assert 'const { one: two } = modules["b/b.js"];' in joined
+    assert "return { one };" in joined
+    for wrong, why in (
+        ('import { y } from "./a.js";\n', "in a circle"),
+        ("export default 1;\n", "by name"),
+        ('const x = "</script>";\n', "end the script"),
+    ):
+        (tmp_path / "b" / "b.js").write_text(wrong.replace("./a.js", "../a.js"), encoding="utf-8")
+        with pytest.raises(ValueError, match=why):
+            join_modules("a.js", tmp_path)
+
+
+def test_the_policy_of_the_page_names_its_script_and_its_style_and_nothing_else() -> None:
+    text = one_file("living.js", "a & b", {"living": {"text": "</script><script>"}})
+    policy = text.split('Content-Security-Policy" content="')[1].split('"')[0]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert "<title>a &amp; b</title>" in text
+    assert text.count("</script>") == 2
