@@ -3,6 +3,7 @@
 import base64
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from headwork.explorer.answering import Answering
 from headwork.explorer.answers import Part, encode, refused
 from headwork.explorer.living import lacks, living_page
 from headwork.explorer.one_file import one_file
-from headwork.explorer.questions import About, Input, Question, RefusedError, question_to_json
+from headwork.explorer.questions import About, Input, Question, RefusedError
 
 LARGEST_PAGE = 20_000_000
 """Bytes of recorded answers."""
@@ -49,7 +50,7 @@ def recorded_page(answering: Answering) -> tuple[str, int]:
         if n_bytes + 4 * len(frames) / 3 > LARGEST_PAGE:
             n_left += 1
             continue
-        answers.append([question_to_json(question), base64.b64encode(frames).decode()])
+        answers.append([{"question": type(question).__name__, **asdict(question)}, base64.b64encode(frames).decode()])
         n_bytes += 4 * len(frames) // 3
     return one_file("recorded.js", answering.subjects[0].name, {"recorded": answers}), n_left
 

@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwork.explorer.answers import Part, part
@@ -44,25 +45,31 @@ def lens(subject: Subject, about: About, progress: Progress) -> Part:
     return part({"names": list(subject.lens_layers), "strings": strings}, **arrays)
 
 
-def _per_token(subject: Subject, hidden: Tensor, inputs: tuple[Tensor, ...], output: str) -> tuple[Tensor, Tensor]:
-    """The best outputs at each token and their probabilities, [token top]."""
+def _per_token(
+    subject: Subject, hidden: Tensor, inputs: tuple[Tensor, ...], output: str
+) -> tuple[Int[Tensor, "token top"], Float[Tensor, "token top"]]:
+    """The best outputs at each token and their probabilities."""
     n_outputs = subject.description.n_outputs
-    some = max(AT_ONCE // n_outputs, 1)
     ids, chances = [], []
-    for start in range(0, hidden.shape[1], some):
-        chunk = hidden[:, start : start + some]
-        if output == "class":  # each token as an example of its own, which is then pooled alone
-            if getattr(getattr(subject.model, "pooling", None), "n_vectors", 1) > 1:
-                chunk = torch.stack([chunk[0], chunk[0]], dim=1)  # two vectors are read side by side
-            else:
-                chunk = chunk[0][:, None]
-            scores = answer_after_layers(subject.model, chunk, *inputs)
+    for some in hidden.split(max(AT_ONCE // n_outputs, 1), dim=1):
+        if output == "class":
+            scores = _alone(subject.model, some[0])
         else:
-            scores = answer_after_layers(subject.model, chunk, *inputs)[0]
+            scores = answer_after_layers(subject.model, some, *inputs)[0]
         best = scores.float().softmax(-1).topk(min(TOP, n_outputs))
         ids.append(best.indices)
         chances.append(best.values)
     return torch.cat(ids), torch.cat(chances)
+
+
+def _alone(model: Any, hidden: Float[Tensor, "token d_model"]) -> Float[Tensor, "token class"]:
+    """What a classifier answers from each token, as if that were all that is pooled."""
+    norm = model.layers.final_norm
+    rows = (hidden if norm is None else norm(hidden))[:, None]
+    if hasattr(model, "head"):
+        return model.head(rows, model.embedding, None)
+    pooling = model.pooling
+    return model.classifier(pooling(rows.expand(-1, pooling.n_vectors, -1)))
 
 
 def effects(subject: Subject, question: Effects, reading: Reading, progress: Progress) -> Iterator[Part]:

@@ -24,12 +24,12 @@ LARGEST_ALPHA, FARTHEST = 1e4, 1e3
 def heads_moved(subject: Subject, moves: tuple[Move, ...]) -> Iterator[None]:
     """The heads look elsewhere inside the block; the model is as it was afterwards."""
     layers = subject.gaussian
-    kept = {number: (layers[number].centre.clone(), layers[number].sharpness.clone()) for number in layers}
+    kept = {number: (layers[number].centre.detach().clone(), layers[number].sharpness.detach().clone()) for number in layers}
     try:
         for move in moves:
             _check(move, layers)
             layer = layers[move.attention]
-            centre, alpha = layer.centre.clone(), layer.alpha.clone()
+            centre, alpha = layer.centre.detach().clone(), layer.alpha.detach().clone()
             centre[move.head] = torch.tensor(move.centre)
             alpha[move.head] *= move.alpha / float(mean_alpha(alpha)[move.head])
             layer.set_centres(centre, alpha)

@@ -277,10 +277,11 @@ def _read(kind: Any, value: object, where: str) -> Any:
             raise RefusedError(f"{where} must be a list{'' if inside[-1] is Ellipsis else f' of {len(inside)}'}")
         kinds = [inside[0]] * len(value) if inside[-1] is Ellipsis else inside
         return tuple(_read(each, item, where) for each, item in zip(kinds, value, strict=True))
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    if isinstance(value, bool) is (kind is bool) and isinstance(value, kind):
-        return value
+    if isinstance(value, bool) is (kind is bool):
+        if kind is float and isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+        if kind is not float and isinstance(value, kind):
+            return value
     raise RefusedError(f"{where} must be a {kind.__name__}, got {str(value)[:40]!r}")
 
 

@@ -119,7 +119,7 @@ class Subject:
             tokenizer=tokenizer,
             labels=None if labels is None else tuple(labels),
             begin=tokenizer.begin if isinstance(tokenizer, Tokenizer | MarianTokenizer) else None,
-            end=_ends(tokenizer),
+            end=_ends(tokenizer, description),
         )
 
     @classmethod
@@ -466,7 +466,10 @@ def _stored_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in files)
 
 
-def _ends(tokenizer: AnyTokenizer | None) -> tuple[int, ...]:
+def _ends(tokenizer: AnyTokenizer | None, description: Description) -> tuple[int, ...]:
+    """The ids after which nothing comes; our own language models are windows of a long text, which has no end."""
+    if isinstance(tokenizer, Tokenizer) and description.input == "text":
+        return ()
     end: Any = getattr(tokenizer, "end", ())
     return (end,) if isinstance(end, int) else tuple(end)
 
