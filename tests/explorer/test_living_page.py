@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import torch
-from tests.explorer.living_browser import chromium
-from tests.explorer.test_living import CONFIGS, NEAR, lively
+from tests.explorer.living_browser import chromium, engine_page
+from tests.explorer.test_living import CONFIGS, NEAR, input_of, lively, near, run_engine, run_pytorch
 
 from headwork import choices
 from headwork.data import Tokenizer
@@ -141,9 +141,26 @@ def test_a_living_page_computes_from_disk(browser: Any, tmp_path: Path, make: Ca
 @pytest.mark.parametrize("name", DEMOS)
 def test_the_pages_of_the_demo_models_compute_what_pytorch_does(browser: Any, name: str) -> None:
     """The model is rebuilt in PyTorch from what the page holds: nothing else is needed."""
-    path = DOCS / f"{name}.html"
-    text = path.read_text(encoding="utf-8").split('id="living">')[1].split("</script>")[0]
-    check_page(browser, path, Answering(rebuild(json.loads(text))))
+    check_page(browser, DOCS / f"{name}.html", Answering(rebuild(demo(name))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DEMOS)
+def test_the_demo_models_are_those_of_pytorch_at_every_point(browser: Any, name: str) -> None:
+    model = rebuild(demo(name)).model
+    page = engine_page(browser)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        inputs, given = input_of(model)
+        expected, found = run_pytorch(model, inputs), run_engine(page, model, given)
+        assert set(found) == set(expected)
+        assert [point for point in found if not near(found[point], expected[point])] == []
+    page.close()
+
+
+def demo(name: str) -> dict[str, Any]:
+    text = (DOCS / f"{name}.html").read_text(encoding="utf-8")
+    return json.loads(text.split('id="living">')[1].split("</script>")[0])
 
 
 def rebuild(data: dict[str, Any]) -> Subject:
@@ -151,7 +168,6 @@ def rebuild(data: dict[str, Any]) -> Subject:
     model.load_state_dict(unpack(data["weights"]))
     characters = "".join(data["tokens"]["strings"][4:]) if data["tokens"] else None
     tokenizer = None if characters is None else Tokenizer.characters([characters])
-    assert tokenizer is None or tokenizer.strings(range(4, len(tokenizer)))
     return Subject.of(model, tokenizer=tokenizer, labels=data["about"]["labels"], name=data["about"]["name"])
 
 

@@ -33,7 +33,7 @@ LARGEST_HALF = 65504.0
 NUMPY = {"float16": "<f2", "float32": "<f4"}
 COMPUTED = ("Read", "Map", "Lens", "Effects", "Continue", "Tensor", "Convolution")
 N_EXAMPLES = 24
-MOST_STEPS = 200
+MOST_STEPS = 100
 
 ENGINE: set[type] = {
     *(models.Decoder, models.Encoder, models.EncoderDecoder, models.VisionTransformer, models.GaussianImageEncoder),
