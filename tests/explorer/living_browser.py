@@ -1,4 +1,4 @@
-"""Chromium for the tests of the explorer: it runs the modules of the page as they are, and nothing is from a network."""
+"""Chromium for the tests of the explorer: it runs the modules of the page as they are, without a network."""
 
 import os
 import shutil
@@ -66,8 +66,8 @@ ASK = """async ({data, questions}) => {
         const parts = [];
         try {
             for await (const { header, arrays } of ask(question)) {
-                const text = Object.entries(arrays).map(([name, { shape, data }]) => [name, { shape, data: Array.from(data) }]);
-                parts.push({ header, arrays: Object.fromEntries(text) });
+                const asText = ([name, { shape, data }]) => [name, { shape, data: Array.from(data) }];
+                parts.push({ header, arrays: Object.fromEntries(Object.entries(arrays).map(asText)) });
             }
         } catch (error) {
             if (!(error instanceof Refused)) throw error;

@@ -30,10 +30,10 @@ from headwork.serialise import config_to_dict
 MOST_NUMBERS = 5_000_000
 """Of a model that goes into a page: 13 MB of text in half precision."""
 LARGEST_HALF = 65504.0
+NUMPY = {"float16": "<f2", "float32": "<f4"}
 COMPUTED = ("Read", "Map", "Lens", "Effects", "Continue", "Tensor", "Convolution")
-RECORDED: dict[str, q.Question] = {"Examples": q.Examples(n=12), "Training": q.Training()}
-"""Questions whose answers the page holds as they are now."""
-MOST_STEPS = 200
+N_EXAMPLES = 24
+MOST_STEPS = 100
 
 ENGINE: set[type] = {
     *(models.Decoder, models.Encoder, models.EncoderDecoder, models.VisionTransformer, models.GaussianImageEncoder),
@@ -86,7 +86,7 @@ def _unknown_modules(model: nn.Module) -> Iterator[str]:
                 yield "positions for some layers only"
 
 
-def tokens_of(tokenizer: object) -> dict[str, object] | None:
+def tokens_of(tokenizer: object) -> dict[str, Any] | None:
     """The vocabulary for the engine; None if it splits texts in a way of its own.
 
     >>> tokens_of(hw.data.Tokenizer.characters(["ab"]))
@@ -116,23 +116,30 @@ def living_page(answering: Answering) -> str:
 
 
 def living_data(answering: Answering) -> dict[str, object]:
-    """All that a page needs to answer by itself, as plain data: the model, its vocabulary, and what is only recorded."""
+    """All that a page needs to answer by itself, as plain data: model, vocabulary, and what is only recorded."""
     subject = answering.subjects[0]
     if why := lacks(subject.model, subject.tokenizer):
         raise ValueError(f"model must be one that the engine can compute, but {'; '.join(why)}")
     about = next(answering(q.Describe())).header
-    recorded = {name: list(answering(question)) for name, question in RECORDED.items() if name in about["can"]}
+    # What the engine does not compute, the page holds as it is now; the cost is that of the first input.
+    asked: list[q.Question] = [q.Cost(q.About(answering.begun)), q.Examples(n=N_EXAMPLES), q.Training()]
+    recorded = {
+        name: list(answering(question)) for question in asked if (name := type(question).__name__) in about["can"]
+    }
     rows = recorded["Examples"][0].header["rows"] if "Examples" in recorded else []
-    packed = pack(subject.model.state_dict())
+    packed, cannot = pack(subject.model.state_dict()), _cannot(subject)
     living = {
         **{key: value for key, value in about.items() if key != "kind"},
-        "can": [name for name in about["can"] if name in ("Describe", *COMPUTED, *recorded)],
+        "can": [name for name in about["can"] if name in ("Describe", *COMPUTED, *recorded) and name not in cannot],
         "checkpoints": [],
         "against": None,
         "n_models": 1,
         "precision": packed["dtype"],
         "all_layers": list(subject.description.layers),
-        "axes": {name: module.axes.split() for name, module in subject.model.named_modules() if hasattr(module, "axes")},
+        "costs_of": [len(sequence.strings) for sequence in subject.encode(answering.begun).sequences],
+        "axes": {
+            name: module.axes.split() for name, module in subject.model.named_modules() if hasattr(module, "axes")
+        },
     }
     return {
         "config": config_to_dict(subject.model),
@@ -146,6 +153,12 @@ def living_data(answering: Answering) -> dict[str, object]:
     }
 
 
+def _cannot(subject: Subject) -> set[str]:
+    """Heads with a bias of their values have another nearest convolution than the engine makes."""
+    has_values = any(layer.value is not None for layer in subject.gaussian.values())
+    return {"Convolution"} if has_values else set()
+
+
 def _as_text(part: Part) -> dict[str, object]:
     arrays = {
         name: {"dtype": str(a.dtype), "shape": list(a.shape), "base64": base64.b64encode(a.tobytes()).decode()}
@@ -155,12 +168,15 @@ def _as_text(part: Part) -> dict[str, object]:
 
 
 def _thinned(header: dict[str, Any]) -> dict[str, Any]:
-    """The metrics of a run without most steps of training: a curve needs no more points than a page has pixels."""
-    metrics = header.get("metrics", [])
-    steps = [row for row in metrics if row["split"] == "train"]
-    kept = {row["step"] for row in steps[:: -(-len(steps) // MOST_STEPS) or 1]}
-    shown = [row for row in metrics if row["split"] != "train" or row["step"] in kept]
-    return {**header, "metrics": _rounded(shown)} if metrics else header
+    """The metrics of a run at fewer steps: a curve needs no more points than a page has pixels."""
+    if "metrics" not in header:
+        return header
+    by_split = dict[str, list[Any]]()
+    for row in header["metrics"]:
+        by_split.setdefault(row["split"], []).append(row)
+    shown = [row for rows in by_split.values() for row in rows[:: -(-len(rows) // MOST_STEPS)]]
+    shown.sort(key=lambda row: row["step"])
+    return {**header, "metrics": _rounded(shown), "centres": _rounded(header["centres"])}
 
 
 def _rounded(value: Any) -> Any:
@@ -172,7 +188,7 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
-def _input_of(subject: Subject, number: int) -> dict[str, object]:
+def _input_of(subject: Subject, number: int) -> dict[str, Any]:
     """An example of the test data, as the input of a question."""
     encoded = subject.encode(q.Input(example=number))
     if encoded.pixels is not None:
@@ -189,7 +205,10 @@ def pack(weights: Mapping[str, Tensor]) -> dict[str, Any]:
     """
     largest = max((float(tensor.abs().max()) for tensor in weights.values() if tensor.numel()), default=0.0)
     dtype = "float16" if largest <= LARGEST_HALF else "float32"
-    numbers = [tensor.detach().float().cpu().numpy().astype(f"<f{4 if dtype == 'float32' else 2}") for tensor in weights.values()]
+    numbers = [
+        tensor.detach().float().cpu().numpy().astype(f"<f{4 if dtype == 'float32' else 2}")
+        for tensor in weights.values()
+    ]
     data = b"".join(np.ascontiguousarray(array).tobytes() for array in numbers)
     shapes = {name: list(tensor.shape) for name, tensor in weights.items()}
     return {"dtype": dtype, "shapes": shapes, "base64": base64.b64encode(data).decode()}
@@ -201,7 +220,7 @@ def unpack(packed: Mapping[str, Any]) -> dict[str, Tensor]:
     >>> unpack(pack({"x": torch.tensor([1.0, -2.0])}))
     {'x': tensor([ 1., -2.])}
     """
-    numbers = np.frombuffer(base64.b64decode(packed["base64"]), f"<f{4 if packed['dtype'] == 'float32' else 2}")
+    numbers = np.frombuffer(base64.b64decode(packed["base64"]), NUMPY[packed["dtype"]])
     found, start = {}, 0
     for name, shape in packed["shapes"].items():
         end = start + math.prod(shape)

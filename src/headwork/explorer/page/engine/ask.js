@@ -40,8 +40,17 @@ async function* answersTo(question, subject, recorded, pause) {
   if (name === "Describe") yield { header: subject.about, arrays: {} };
   else if (name in computed) yield computed[name](subject, question);
   else if (name in streamed) yield* streamed[name](subject, question, pause);
+  else if (name === "Cost") yield costAsRecorded(subject, question, recorded.Cost[0]);
   else if (name in recorded) for (const part of recorded[name]) yield fromText(part);
   else throw new Refused("This page has no answer to that: it computes by itself, without a server.");
+}
+
+// The cost depends on how many tokens there are, on nothing else: it is known for as many as there were at first.
+function costAsRecorded(subject, { about }, part) {
+  const lengths = subject.encode(about.input).sequences.map((sequence) => sequence.strings.length);
+  const known = subject.about.costs_of;
+  if (String(lengths) === String(known)) return fromText(part);
+  throw new Refused(`In this page the cost is known for ${known.join(" and ")} tokens, and here are ${lengths.join(" and ")}: headwork explore counts any.`);
 }
 
 // A part whose arrays are { dtype, shape, base64 }.

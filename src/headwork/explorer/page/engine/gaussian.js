@@ -10,8 +10,9 @@ export function gaussianAttention(part, x, grid, nHeads) {
   const table = reshape(gaussianWeights(part, grid, nHeads), [nHeads, ...grid, ...grid]);
   const weights = reshape(part.inside("weights").see(table), [nHeads, nTokens, nTokens]);
   const hasValue = part.has("value");
-  const v = hasValue ? linear(part.inside("value"), x) : x;
-  const values = reshape(v, hasValue ? [nTokens, nHeads, v.shape[1] / nHeads] : [nTokens, 1, v.shape[1]]);
+  const v = hasValue ? linear(part.inside("value"), reshape(x, [...grid, x.shape[1]])) : x;
+  const nValueHeads = hasValue ? nHeads : 1; // without a projection all heads share the token
+  const values = reshape(v, [nTokens, nValueHeads, v.data.length / nTokens / nValueHeads]);
   const mixed = mix(weights, values);
   const heads = part.inside("heads").see(reshape(mixed, [...grid, ...mixed.shape.slice(1)]));
   return part.see(linear(part.inside("out"), reshape(heads, [...grid, mixed.shape[1] * mixed.shape[2]])));

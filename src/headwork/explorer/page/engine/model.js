@@ -16,7 +16,7 @@ export class Model {
     const part = new Part({ weights: { ...this.weights, ...weights }, edits, resume, points });
     const logits = models[this.config.kind](part, this.config, input);
     const missed = Object.keys(edits).filter((name) => !(name in points));
-    if (missed.length) throw new Error(`edits must name points that the model passes, got ${missed.join(", ")}`);
+    if (missed.length && !input.cache) throw new Error(`edits must name points that the model passes, got ${missed.join(", ")}`);
     return { logits, points };
   }
 }
