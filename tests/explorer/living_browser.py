@@ -20,7 +20,9 @@ def chromium() -> Iterator[Any]:
     """A browser of Playwright's API over the Chromium of this machine; skips where there is none, unless it must be."""
     path = next((found for name in CHROMIUMS if (found := shutil.which(name))), None)
     if path is None:
-        (pytest.fail if os.environ.get("HEADWORK_NEEDS_BROWSER") else pytest.skip)(f"there is no browser here: one of {', '.join(CHROMIUMS)} must be installed")
+        (pytest.fail if os.environ.get("HEADWORK_NEEDS_BROWSER") else pytest.skip)(
+            f"there is no browser here: one of {', '.join(CHROMIUMS)} must be installed"
+        )
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
