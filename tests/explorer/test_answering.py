@@ -33,15 +33,9 @@ def start(kind: str) -> Input:
 
 def answering_of(kind: str) -> Answering:
     subject = SUBJECTS[kind]()
-    made = object.__new__(Answering)  # without the image of the start, which takes a second to read
-    Answering.__init__(made, subject, text="abc") if subject.description.input != "image" else _with_pixels(made, subject)
-    return made
-
-
-def _with_pixels(made: Answering, subject: Subject) -> None:
-    from collections import OrderedDict
-
-    made.subjects, made.at, made.readings, made.begun = [subject], None, OrderedDict(), start("image")
+    if subject.description.input != "image":
+        return Answering(subject, text="abc")
+    return Answering(subject, begun=start(kind))
 
 
 @pytest.fixture(params=list(SUBJECTS))

@@ -16,7 +16,7 @@ from headwork.explorer.continuing import MOST_NEW, continue_text
 from headwork.explorer.examples import examples, training
 from headwork.explorer.looking import effects, lens
 from headwork.explorer.moving import mean_alpha, nearest_convolution, save_moved
-from headwork.explorer.questions import About, Question, RefusedError
+from headwork.explorer.questions import About, Input, Question, RefusedError
 from headwork.explorer.reading import (
     LARGEST_MAP,
     Reading,
@@ -50,7 +50,13 @@ class Answering:
     """
 
     def __init__(
-        self, subject: Subject, against: Subject | None = None, *, text: str | None = None, image: Path | None = None
+        self,
+        subject: Subject,
+        against: Subject | None = None,
+        *,
+        text: str | None = None,
+        image: Path | None = None,
+        begun: Input | None = None,
     ) -> None:
         self.subjects = [subject] if against is None else [subject, against]
         if against is not None and against.description.input != subject.description.input:
@@ -58,7 +64,7 @@ class Answering:
                 f"against must read what the model reads, {subject.description.input}, "
                 f"got one that reads {against.description.input}"
             )
-        self.begun = subject.start(text, image)
+        self.begun = subject.start(text, image) if begun is None else begun
         subject.encode(self.begun)
         self.at: tuple[tuple[int, str], Subject] | None = None
         self.readings: OrderedDict[About, Reading] = OrderedDict()

@@ -51,7 +51,7 @@ def _per_token(
     """The best outputs at each token and their probabilities."""
     n_outputs = subject.description.n_outputs
     ids, chances = [], []
-    for some in hidden.split(max(AT_ONCE // n_outputs, 1), dim=1):
+    for some in torch.split(hidden, max(AT_ONCE // n_outputs, 1), dim=1):
         if output == "class":
             scores = _alone(subject.model, some[0])
         else:

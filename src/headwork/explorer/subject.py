@@ -33,6 +33,7 @@ from headwork.tasks import LabelTask
 from headwork.training import Run, open_run
 from headwork.training.run import is_run
 
+SENTENCE = "The cat sat on the mat because it was"
 MOST_TOKENS = 4096
 MOST_WEIGHTS = 2**28
 """Attention weights of one layer, all heads together: a gigabyte."""
@@ -150,8 +151,7 @@ class Subject:
                 f"model must be a folder that exists or a published name, got {name!r}{nearest(name, PUBLISHED)}"
             )
         config = published(name)
-        with torch.device("meta"):
-            check_memory(name, sum(p.numel() for p in config.build().parameters()))
+        check_memory(name, sum(p.numel() for p in config.build(device="meta").parameters()))
         torch.manual_seed(0)
         return cls.of(config.build(), name=f"{name}, random weights")
 
@@ -412,14 +412,14 @@ class Subject:
             vocab, n_outputs = self.description.vocab or 10, self.description.n_outputs
             target = tuple(i % n_outputs for i in (0, 2, 7, 1)) if self.is_pair else None
             return Input(ids=tuple(i % vocab for i in (3, 1, 4, 1, 5, 9, 2, 6)), target_ids=target)
-        if self.data is not None:
-            read = self.encode(Input(example=0)).sequences[0].ids
-            goes_on = self.description.output == "next token" and not self.is_pair
-            return Input(text=self.decode(read[:24] if goes_on else read))
         mask = getattr(self.tokenizer, "mask", None)
         if self.description.output == "masked token" and mask is not None:
             return Input(text=f"The capital of France is {self.strings([mask])[0]}.")
-        return Input(text="The cat sat on the mat because it was tired.")
+        goes_on = self.description.output == "next token" and not self.is_pair
+        if self.data is not None and (not goes_on or self.tokenizer.unknown in self.tokenizer.encode(SENTENCE)):
+            read = self.encode(Input(example=0)).sequences[0].ids
+            return Input(text=self.decode(read[:24] if goes_on else read))
+        return Input(text=SENTENCE)
 
     def _typed(self, text: str) -> Input:
         if self.tokenizer is not None:
@@ -432,14 +432,16 @@ class Subject:
             ) from None
 
     def _first_image(self, image: Path | None) -> Float[Tensor, "channel row column"]:
-        from headwork.data import read_image, sample_digit, sample_photo
+        from headwork.data import Digits, read_image, sample_photo
 
         channels, size = self.description.n_channels or 1, self.image_size
         if image is not None:
             return read_image(image, size, channels)[0]
         if self.data is not None:
             return self.data.test.batch([0])[0][0]
-        return (sample_digit(7) if (size, channels) == ((8, 8), 1) else sample_photo(size, channels))[0]
+        if (size, channels) == ((8, 8), 1):
+            return Digits().load().test.batch([0])[0][0]
+        return sample_photo(size, channels)[0]
 
 
 def check_memory(name: str, n_parameters: int) -> None:

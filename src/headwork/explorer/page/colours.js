@@ -38,6 +38,7 @@ const byte = (x) => Math.max(0, Math.min(255, Math.round(255 * x)));
 export const weightColour = (share) => css(weightTable(), byte(share));
 export const differenceColour = (share) => css(differenceTable(), byte((share + 1) / 2));
 export function inkOn(colour) {
-  const [r, g, b] = colour.match(/\d+/g).map(Number);
-  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#14161c" : "#ffffff";
+  const [r, g, b] = colour.match(/\d+/g).map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  return (light + 0.05) / 0.05 > 1.05 / (light + 0.05) ? "#000000" : "#ffffff"; // whichever has more contrast
 }

@@ -33,7 +33,7 @@ export function numbersTable({ rowNames, columnNames, values, shape, title }) {
   const [rows, columns] = shape;
   const name = (names, i) => names?.[i] ?? String(i + 1);
   const shown = Math.min(rows, MOST_ROWS);
-  const head = h("tr", {}, h("th", { scope: "col" }, ""), Array.from({ length: Math.min(columns, MOST_ROWS) }, (_, j) => h("th", { scope: "col" }, name(columnNames, j))));
+  const head = h("tr", {}, h("td", {}, ""), Array.from({ length: Math.min(columns, MOST_ROWS) }, (_, j) => h("th", { scope: "col" }, name(columnNames, j))));
   const body = Array.from({ length: shown }, (_, i) =>
     h("tr", {}, h("th", { scope: "row" }, name(rowNames, i)), Array.from({ length: Math.min(columns, MOST_ROWS) }, (_, j) => h("td", {}, format(values[i * columns + j])))),
   );

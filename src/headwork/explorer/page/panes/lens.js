@@ -78,7 +78,7 @@ export function lensPane(context) {
       h(
         "tr",
         {},
-        h("th", { scope: "row" }, `layer ${layer + 1}`),
+        h("th", { scope: "row" }, String(layer + 1)),
         names.map((_, c) => {
           const p = data[layer * shape[1] + c];
           const td = h("td", {}, p >= 0.005 ? (100 * p).toFixed(0) : "");
@@ -88,7 +88,7 @@ export function lensPane(context) {
         }),
       ),
     );
-    return h("div", { class: "scroll", tabIndex: 0, role: "group", "aria-label": "classes by layer" }, h("table", { class: "lens-table" }, h("caption", {}, "On the whole, in percent"), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, ""), names.map((n) => h("th", { scope: "col" }, n)))), h("tbody", {}, rows)));
+    return h("div", { class: "scroll", tabIndex: 0, role: "group", "aria-label": "classes by layer" }, h("table", { class: "lens-table" }, h("caption", {}, "On the whole, in percent"), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "layer"), names.map((n) => h("th", { scope: "col" }, n)))), h("tbody", {}, rows)));
   }
 
   function overPatches(part) {

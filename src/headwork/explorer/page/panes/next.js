@@ -77,6 +77,7 @@ export function nextPane(context) {
     const input = { ...store.get("input") };
     delete input.example;
     const said = parts.filter((each) => !each.ended);
+    if (said.length && described.has_tokenizer && !said.at(-1).text) note.textContent = `The model took ${said.at(-1).string}, which is no text.`;
     const [text, ids] = described.input === "text pair" ? ["target", "target_ids"] : ["text", "ids"];
     const now = store.get("reading").header.sequences.at(-1).ids;
     if (described.has_tokenizer && described.input === "text") input.text = (input.text ?? "") + (said.at(-1)?.text ?? "");
