@@ -115,6 +115,7 @@ def test_wrong_questions(
     assert not Path("answers.txt").exists()
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_known_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_small_sets(tmp_path / "sets")
     wrong = say(capsys, "train", "digits-vit", "--data-dir", tmp_path, code=2)
