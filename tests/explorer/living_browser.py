@@ -20,9 +20,8 @@ def chromium() -> Iterator[Any]:
     """A browser of Playwright's API over the Chromium of this machine; skips where there is none, unless it must be."""
     path = next((found for name in CHROMIUMS if (found := shutil.which(name))), None)
     if path is None:
-        (pytest.fail if os.environ.get("HEADWORK_NEEDS_BROWSER") else pytest.skip)(
-            f"there is no browser here: one of {', '.join(CHROMIUMS)} must be installed"
-        )
+        must_be = os.environ.get("HEADWORK_NEEDS_BROWSER")
+        (pytest.fail if must_be else pytest.skip)(f"there is no browser: install one of {', '.join(CHROMIUMS)}")
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])

@@ -376,3 +376,55 @@ def test_every_answer_is_that_of_the_server(page: Any, name: str) -> None:
         assert len(parts) == len(expected), question
         for found, part in zip(parts, expected, strict=True):
             check_same(found, part, type(question).__name__)
+
+
+STOP = """async ({data, question}) => {
+    const { livingAsk } = await import("./engine/ask.js");
+    const ask = livingAsk(data);
+    const stopped = new AbortController();
+    const parts = [];
+    for await (const part of ask(question, { signal: stopped.signal })) {
+        parts.push(part.header.n_tokens);
+        stopped.abort();
+        await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    return parts;
+}"""
+
+
+def test_a_question_that_is_not_wanted_any_more_ends_quietly(page: Any) -> None:
+    answering = Answering(text_subject("GPT"), text="a")
+    question = q.question_to_json(q.Continue(q.About(q.Input(text="a")), n_tokens=9))
+    data = json.loads(json.dumps(living_data(answering)))
+    assert page.evaluate(STOP, {"data": data, "question": question}) == [1]
+    assert [len(parts) for parts in page.evaluate(ASK, {"data": data, "questions": [question]})] == [9]
+
+
+def test_what_cannot_be_answered_is_refused_with_a_sentence(page: Any) -> None:
+    subject = text_subject("GPT")
+    answering = Answering(subject, text="a")
+    here = q.About(q.Input(text="abc"))
+    asked = [
+        q.Read(q.About(q.Input(text=""))),
+        q.Read(q.About(q.Input(text="a" * 12))),
+        q.Read(q.About(q.Input(ids=(3, 17)))),
+        q.Read(q.About(q.Input(text="a"), off=((2, 0),))),
+        q.Read(q.About(q.Input(text="a"), model=1)),
+        q.Read(here, position=3),
+        q.Map(here, 0, 2),
+        q.Effects(here, q.Input(text="ab")),
+        q.Effects(here, q.Input(text="abc")),
+        q.Effects(here, q.Input(text="abd"), answer=99),
+        q.Continue(here, n_tokens=0),
+        q.Continue(here, temperature=-0.5),
+        q.Continue(here, top_p=2.5),
+        q.Continue(here, n_tokens=20, temperature=0.0),
+    ]
+    data = json.loads(json.dumps(living_data(answering)))
+    answers = page.evaluate(ASK, {"data": data, "questions": [q.question_to_json(each) for each in asked]})
+    for question, parts in zip(asked, answers, strict=True):
+        with pytest.raises(q.RefusedError) as refused:
+            list(answering(question))
+        assert parts[-1]["refused"].rstrip(".") == str(refused.value).rstrip("."), question
+    others = [{"question": "Save", "about": {}}, {"question": "Read", "about": {"input": {"example": 5}}}]
+    assert all("refused" in parts[0] for parts in page.evaluate(ASK, {"data": data, "questions": others}))

@@ -158,6 +158,19 @@ def test_the_demo_models_are_those_of_pytorch_at_every_point(browser: Any, name:
     page.close()
 
 
+@pytest.mark.slow
+def test_gaussian_heads_are_moved_by_the_keyboard(browser: Any) -> None:
+    page = LivingPage(browser, DOCS / "digits-gaussian.html")
+    disc = page.page.locator("circle.disc").nth(2)
+    for key in ("ArrowUp", "ArrowRight", "ArrowRight", "+"):
+        disc.press(key)
+    page.wait()
+    [moved] = page.state()["moved"]
+    assert (moved["attention"], moved["head"]) == (0, 2)
+    check_answer(page, Answering(rebuild(demo("digits-gaussian"))))
+    page.close(DOCS / "digits-gaussian.html")
+
+
 def demo(name: str) -> dict[str, Any]:
     text = (DOCS / f"{name}.html").read_text(encoding="utf-8")
     return json.loads(text.split('id="living">')[1].split("</script>")[0])

@@ -25,8 +25,6 @@ def heads_moved(subject: Subject, moves: tuple[Move, ...]) -> Iterator[None]:
     """The heads look elsewhere inside the block; the model is as it was afterwards."""
     layers = subject.gaussian
     kept = {i: (layer.centre.detach().clone(), layer.sharpness.detach().clone()) for i, layer in layers.items()}
-        number: (layer.centre.detach().clone(), layer.sharpness.detach().clone()) for number, layer in layers.items()
-    }
     try:
         for move in moves:
             _check(move, layers)

@@ -12,7 +12,8 @@ export function attention(part, x, memory, choice, seen = {}) {
   let q = split(part, "query", x, choice.n_heads, choice);
   q = part.inside("queries").see(q);
   if (seen.rotate) q = part.inside("rotated_queries").see(seen.rotate(q));
-  const [k, v] = seen.cache ? seen.cache.keep(part.name, x !== memory, () => project(part, memory, choice, seen)) : project(part, memory, choice, seen);
+  const makeKeys = () => project(part, memory, choice, seen);
+  const [k, v] = seen.cache ? seen.cache.keep(part.name, x !== memory, makeKeys) : makeKeys();
 
   const scores = part.inside("scores").see(attentionScores(q, k, choice, seen));
   const weights = part.inside("weights").see(softargmax(scores, choice.beta === "inf" ? Infinity : 1));

@@ -8,7 +8,7 @@ export async function* answerContinue(subject, question, pause) {
   const { about, n_tokens: nTokens = 1, temperature = 1, top_k: topK = null, top_p: topP = null, seed = 0, cache = true } = question;
   const { limits } = subject.about;
   if (!(nTokens >= 1 && nTokens <= limits.new_tokens)) throw new Refused(`Between 1 and ${limits.new_tokens} tokens at a time, got ${nTokens}.`);
-  if (!(temperature >= 0)) throw new Refused(`temperature must be more than 0, got ${temperature}.`);
+  if (!(temperature >= 0)) throw new Refused(`temperature must be more than 0 and finite, got ${temperature}.`);
   if (topP !== null && !(topP > 0 && topP <= 1)) throw new Refused(`top_p must lie in (0, 1], got ${topP}.`);
   if (topK !== null && !(topK >= 1)) throw new Refused(`top_k must be 1 or more, got ${topK}.`);
   const { input } = subject.encode(about.input);

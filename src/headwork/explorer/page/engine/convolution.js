@@ -36,16 +36,18 @@ function nearestConvolution(weights, { name, grid, alpha }, size) {
   const before = Math.floor((size - 1) / 2); // so many of the kernel's rows lie above the query
   const [top, left] = grid.map((length) => Math.floor((length - size) / 2));
   const middle = (top + before) * nColumns + left + before;
-  const kernel = tensor([nHeads, size, size]);
+  const centre = Math.floor(nRows / 2) * nColumns + Math.floor(nColumns / 2);
+  const kernel = tensor([nHeads, size, size]); // what the heads see around the centre of the grid, to be shown
   const singlePixel = tensor([nHeads]);
   const table = tensor([nHeads, n, n]); // where the convolution puts its weight: past the border it reads the border
   for (let h = 0; h < nHeads; h++) {
     const seen = heads.data.subarray((h * n + middle) * n, (h * n + middle + 1) * n);
     singlePixel.data[h] = Math.max(...seen);
+    const shown = heads.data.subarray((h * n + centre) * n, (h * n + centre + 1) * n);
     for (let i = 0; i < size; i++)
       for (let j = 0; j < size; j++) {
         const weight = seen[(top + i) * nColumns + left + j];
-        kernel.data[(h * size + i) * size + j] = weight;
+        kernel.data[(h * size + i) * size + j] = shown[centre + (i - before) * nColumns + j - before];
         for (let query = 0; query < n; query++) {
           const row = Math.min(Math.max(Math.floor(query / nColumns) + i - before, 0), nRows - 1);
           const column = Math.min(Math.max((query % nColumns) + j - before, 0), nColumns - 1);

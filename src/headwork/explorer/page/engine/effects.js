@@ -23,13 +23,15 @@ export async function* answerEffects(subject, { about, other, axis = "head", ans
   if (metric(here) === metric(there)) throw new Refused("Both inputs give the same answer: change the second one.");
 
   const rows = axis === "head" ? headRows(subject, there) : tokenRows(subject, there);
-  const header = { axis, answer, name: subject.nameOf(answer), names: rows.map((row) => row.short), own: scores[answer], other: metric(there), position };
-  for (const [row, { name, layer, edits }] of rows.entries()) {
-    const values = tensor([edits.length]);
-    for (const [column, edit] of edits.entries()) {
+  const names = rows.map((row) => row.short);
+  const header = { axis, answer, name: subject.nameOf(answer), names, own: scores[answer], other: metric(there), position };
+  for (const [row, { name, layer, edits: ofRow }] of rows.entries()) {
+    const values = tensor([ofRow.length]);
+    for (const [column, edit] of ofRow.entries()) {
       await pause();
-      const settings = { ...here.settings, edits: together(onlyFrom(layer, subject, here.settings.edits), { [name]: edit }) };
-      values.data[column] = metric(subject.model.run(here.encoded.input, { ...settings, resume: resumeAt(layer, subject, here.points) }));
+      const edits = together(onlyFrom(layer, subject, here.settings.edits), { [name]: edit });
+      const settings = { ...here.settings, edits, resume: resumeAt(layer, subject, here.points) };
+      values.data[column] = metric(subject.model.run(here.encoded.input, settings));
     }
     yield { header: { ...header, row }, arrays: { metric: values } };
   }

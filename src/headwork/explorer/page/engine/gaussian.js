@@ -46,5 +46,6 @@ function axisWeights(n, centre, alpha) {
 export function alphas(sharpness, nHeads) {
   const alpha = (number) => Math.exp(Math.min(Math.max(number, -80), 80));
   const width = sharpness.data.length / nHeads; // one number for both directions, or one for each
-  return Array.from({ length: nHeads }, (_, h) => [0, 1].map((axis) => alpha(sharpness.data[h * width + Math.min(axis, width - 1)])));
+  const ofHead = (h) => [0, 1].map((axis) => alpha(sharpness.data[h * width + Math.min(axis, width - 1)]));
+  return Array.from({ length: nHeads }, (_, h) => ofHead(h));
 }

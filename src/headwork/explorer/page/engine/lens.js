@@ -11,8 +11,10 @@ export function answerLens(subject, { about }) {
   const { layers: names, output, n_outputs: nOutputs } = subject.about;
   const stackName = names[0].slice(0, names[0].lastIndexOf("."));
   const others = memoryOf(subject, points);
-  const answerAfter = (x) =>
-    subject.model.run(encoded.input, { weights: settings.weights, resume: { ...others, [stackName]: { layer: names.length, x } } }).logits;
+  const answerAfter = (x) => {
+    const resume = { ...others, [stackName]: { layer: names.length, x } };
+    return subject.model.run(encoded.input, { weights: settings.weights, resume }).logits;
+  };
   const nTokens = points[names[0]].shape[0];
   const nTop = Math.min(nBest, nOutputs);
   const shape = [names.length, nTokens, nTop];

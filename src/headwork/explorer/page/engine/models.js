@@ -11,7 +11,8 @@ import { add, mapNumbers, tensor } from "./tensor.js";
 export const models = {
   // What each token is followed by. [token, vocab]
   DecoderConfig(model, config, { ids, visible = null, cache = null }) {
-    const x = stack(model.inside("layers"), embed(model, "embedding", ids, config), config, config.n_layers, { causal: true, visible, cache });
+    const embedded = embed(model, "embedding", ids, config);
+    const x = stack(model.inside("layers"), embedded, config, config.n_layers, { causal: true, visible, cache });
     return model.see(lmHead(model, x, "embedding", config));
   },
 
@@ -20,7 +21,8 @@ export const models = {
     const memory = encode(model, config, { source, sourceVisible, cache });
     const name = config.target_vocab === null ? "embedding" : "target_embedding";
     const seen = { causal: true, visible: targetVisible, memory, memoryVisible: sourceVisible, cache };
-    const x = stack(model.inside("decoder_layers"), embed(model, name, target, config), config, config.n_decoder_layers, seen);
+    const embedded = embed(model, name, target, config);
+    const x = stack(model.inside("decoder_layers"), embedded, config, config.n_decoder_layers, seen);
     return model.see(lmHead(model, x, name, config));
   },
 
@@ -57,8 +59,8 @@ export const models = {
 // The memory of an encoder-decoder: a vector for each source token. It stays in the cache, if there is one.
 function encode(model, config, { source, sourceVisible, cache }) {
   if (cache?.memory) return cache.memory;
-  const seen = { visible: sourceVisible };
-  const memory = stack(model.inside("encoder_layers"), embed(model, "embedding", source, config), config, config.n_encoder_layers, seen);
+  const embedded = embed(model, "embedding", source, config);
+  const memory = stack(model.inside("encoder_layers"), embedded, config, config.n_encoder_layers, { visible: sourceVisible });
   if (cache) cache.memory = memory;
   return memory;
 }

@@ -13,7 +13,8 @@ export function norm(part, x, choice) {
     const token = x.data.subarray(start, start + d);
     const mean = choice.kind === "RMSNorm" ? 0 : sum(token) / d;
     const squares = token.reduce((total, number) => total + (number - mean) ** 2, 0);
-    const size = choice.kind === "UnbiasedLayerNorm" ? Math.sqrt(squares / (d - 1)) + choice.eps : Math.sqrt(squares / d + choice.eps);
+    const isUnbiased = choice.kind === "UnbiasedLayerNorm";
+    const size = isUnbiased ? Math.sqrt(squares / (d - 1)) + choice.eps : Math.sqrt(squares / d + choice.eps);
     for (let i = 0; i < d; i++) y.data[start + i] = (gamma[i] * (token[i] - mean)) / size + (beta ? beta[i] : 0);
   }
   return part.see(y);

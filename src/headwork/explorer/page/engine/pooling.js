@@ -22,7 +22,7 @@ const poolingRules = {
     const first = Math.max(visible.indexOf(true), 0);
     return slice(tokens, first, first + 1);
   },
-  MeanPooling: (part, tokens, choice, visible) => overTokens(tokens, visible, (column) => column.reduce((a, b) => a + b, 0) / column.length),
+  MeanPooling: (part, tokens, choice, visible) => overTokens(tokens, visible, mean),
   MaxPooling: (part, tokens, choice, visible) => overTokens(tokens, visible, (column) => Math.max(...column)),
   AttentionPooling: (part, tokens, choice, visible) => {
     const probe = reshape(part.weight("probe"), [1, tokens.shape[1]]);
@@ -31,6 +31,10 @@ const poolingRules = {
     return add(pooled, feedForward(part.inside("feed_forward"), normalised, { activation: "gelu" }));
   },
 };
+
+function mean(numbers) {
+  return numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
+}
 
 // A number for each feature from those of the visible tokens; 0 if there is none.
 function overTokens(tokens, visible, rule) {

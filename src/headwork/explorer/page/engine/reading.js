@@ -110,9 +110,10 @@ export function answerTensor(subject, { about, name }) {
   const shown = tensor([Math.min(nRows, largestTensor), Math.min(nColumns, largestTensor)]);
   const [, width] = shown.shape;
   shown.data.forEach((_, i) => (shown.data[i] = value.data[Math.floor(i / width) * nColumns + (i % width)]));
-  const mean = value.data.reduce((sum, number) => sum + number, 0) / value.data.length;
-  const deviation = Math.sqrt(value.data.reduce((sum, number) => sum + (number - mean) ** 2, 0) / value.data.length);
-  const [low, high] = value.data.reduce(([low, high], number) => [Math.min(low, number), Math.max(high, number)], [Infinity, -Infinity]);
+  const over = (start, rule) => value.data.reduce(rule, start);
+  const mean = over(0, (sum, number) => sum + number) / value.data.length;
+  const deviation = Math.sqrt(over(0, (sum, number) => sum + (number - mean) ** 2) / value.data.length);
+  const [low, high] = [over(Infinity, (a, b) => Math.min(a, b)), over(-Infinity, (a, b) => Math.max(a, b))];
   const isTable = /attention\.weights$/.test(name) && value.shape.length === 5; // the only one without a batch axis in PyTorch
   const shape = isTable ? value.shape : [1, ...value.shape];
   return { header: { name, axes: subject.about.axes?.[name] ?? [], shape, mean, deviation, low, high }, arrays: { values: shown } };
@@ -125,8 +126,8 @@ function thumbnailsOf(weights) {
   const n = pooled.data.length / nHeads;
   const peaks = tensor([nHeads]);
   pooled.data.forEach((weight, i) => (peaks.data[Math.floor(i / n)] = Math.max(peaks.data[Math.floor(i / n)], weight)));
-  const shares = Uint8Array.from(pooled.data, (weight, i) => Math.round((255 * weight) / Math.max(peaks.data[Math.floor(i / n)], 1e-30)));
-  return [{ shape: pooled.shape, data: shares }, peaks];
+  const share = (weight, i) => Math.round((255 * weight) / Math.max(peaks.data[Math.floor(i / n)], 1e-30));
+  return [{ shape: pooled.shape, data: Uint8Array.from(pooled.data, share) }, peaks];
 }
 
 // The largest weight of each block of so many rows and columns.

@@ -34,7 +34,8 @@ export class Subject {
   }
 
   example(number) {
-    if (!(number in this.examples)) throw new Refused(`This page has ${Object.keys(this.examples).length} examples, and number ${number} is not among them.`);
+    const n = Object.keys(this.examples).length;
+    if (!(number in this.examples)) throw new Refused(`This page has ${n} examples, and number ${number} is not among them.`);
     return this.examples[number];
   }
 
@@ -44,7 +45,8 @@ export class Subject {
     if (pixels?.length !== channels * size[0] * size[1])
       throw new Refused(`The image must have ${shape.join(" x ")} numbers, got ${pixels ? `${pixels.length} numbers` : "none"}.`);
     const image = tensor(shape, Float32Array.from(pixels));
-    const patches = Array.from({ length: grid[0] * grid[1] }, (_, i) => `row ${Math.floor(i / grid[1]) + 1}, column ${(i % grid[1]) + 1}`);
+    const nameOfPatch = (i) => `row ${Math.floor(i / grid[1]) + 1}, column ${(i % grid[1]) + 1}`;
+    const patches = Array.from({ length: grid[0] * grid[1] }, (_, i) => nameOfPatch(i));
     const strings = [...["class token", "distillation token"].slice(0, nExtra), ...patches];
     return { input: { image }, sequences: [{ name: "patches", strings, ids: [] }], pixels: image, nUnknown: 0 };
   }
