@@ -1,13 +1,13 @@
 """Every number on the page is the number that passed in the model: held against hw.record, hw.lens, hw.ablate, torch."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tests.explorer.models import SUBJECTS, gaussian_subject, image_subject, pair_subject, text_model, text_subject
 
 import headwork as hw
 from headwork.explorer import questions as q
@@ -16,7 +16,6 @@ from headwork.explorer.answers import Part
 from headwork.explorer.questions import About, Input, Move, RefusedError
 from headwork.explorer.reading import thumbnails
 from headwork.explorer.subject import Subject, check_memory
-from tests.explorer.models import SUBJECTS, gaussian_subject, image_subject, pair_subject, text_model, text_subject
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -311,7 +310,10 @@ def test_two_models_answer_side_by_side() -> None:
 def test_the_newest_readings_are_kept_and_the_model_is_left_as_it_was(kind: str) -> None:
     answering, given = answering_of(kind), start(kind)
     model = answering.subjects[0].model
-    hooks: Callable[[], int] = lambda: sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+    def hooks() -> int:
+        return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
     before = hooks()
     for head in range(2):
         list(answering(q.Read(replace(About(given), off=((0, head), (1, head))))))

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.explorer.living_browser import chromium
+from tests.explorer.models import SUBJECTS, text_model, text_subject, tokenizer
+from tests.explorer.test_answering import answering_of
 
 import headwork as hw
 from headwork.explorer.answering import Answering
@@ -17,9 +20,6 @@ from headwork.explorer.export import export_page
 from headwork.explorer.server import Server, page_files
 from headwork.explorer.subject import Subject
 from headwork.explorer.worker import Worker
-from tests.explorer.living_browser import chromium
-from tests.explorer.models import SUBJECTS, text_model, text_subject, tokenizer
-from tests.explorer.test_answering import answering_of
 
 pytestmark = pytest.mark.slow
 Opened = Callable[..., Any]
@@ -41,14 +41,21 @@ class Site:
             self.servers[name] = server
         return self.servers[name]
 
-    def open(self, kind: str, *, url: str | None = None, answering: Callable[[], Answering] | None = None, **options: Any) -> Any:
+    def open(
+        self, kind: str, *, url: str | None = None, answering: Callable[[], Answering] | None = None, **options: Any
+    ) -> Any:
         page = self.browser.new_page(**{"viewport": {"width": 1400, "height": 1000}, **options})
         self.stack.callback(page.close)
         page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         server = self.server(kind, answering or (lambda: answering_of(kind)))
         own = f"http://127.0.0.1:{server.guard.port}/"
-        page.on("request", lambda r: self.problems.append(f"asked for {r.url}") if not r.url.startswith((own, "data:", "blob:")) else None)  # noqa: E501
+        page.on(
+            "request",
+            lambda r: (
+                self.problems.append(f"asked for {r.url}") if not r.url.startswith((own, "data:", "blob:")) else None
+            ),
+        )
         page.goto(url or server.url)
         page.locator(".answer p").first.wait_for()
         return page
@@ -71,7 +78,9 @@ def nothing_wrong(site: Site) -> Iterator[None]:
 def numbers_of(page: Any, pane: str) -> tuple[list[str], list[str], np.ndarray]:
     """What "as numbers" shows."""
     page.locator(f".pane-{pane} button[aria-label='show as numbers']").click()
-    rows = page.locator("dialog table tr").evaluate_all("rows => rows.map((row) => Array.from(row.children, (c) => c.textContent))")
+    rows = page.locator("dialog table tr").evaluate_all(
+        "rows => rows.map((row) => Array.from(row.children, (c) => c.textContent))"
+    )
     page.keyboard.press("Escape")
     page.locator("dialog").wait_for(state="detached")
     return rows[0][1:], [row[0] for row in rows[1:]], np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
@@ -83,7 +92,10 @@ def settled(page: Any, text: str) -> None:
         "n => document.querySelectorAll('.tokens .token').length === n && document.querySelector('.map-grid').ariaRowCount == n",
         arg=len(text),
     )
-    page.wait_for_function("text => Array.from(document.querySelectorAll('.token'), (t) => t.textContent).join('') === text", arg=text.replace(" ", "␣"))  # noqa: E501
+    page.wait_for_function(
+        "text => Array.from(document.querySelectorAll('.token'), (t) => t.textContent).join('') === text",
+        arg=text.replace(" ", "␣"),
+    )
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
@@ -133,7 +145,9 @@ def test_the_numbers_of_an_image_are_those_that_passed_after_drawing(site: Site)
     page.mouse.down()
     page.mouse.move(box["x"] + 150, box["y"] + 90, steps=4)
     page.mouse.up()
-    page.wait_for_function("() => JSON.parse(atob(location.hash.slice(7).replaceAll('-', '+').replaceAll('_', '/'))).input.pixels.some((p) => p > 0.5)")  # noqa: E501
+    page.wait_for_function(
+        "() => JSON.parse(atob(location.hash.slice(7).replaceAll('-', '+').replaceAll('_', '/'))).input.pixels.some((p) => p > 0.5)"
+    )
     page.wait_for_timeout(200)
     state = page.evaluate("JSON.parse(atob(location.hash.slice(7).replaceAll('-', '+').replaceAll('_', '/')))")
     pixels = torch.tensor(state["input"]["pixels"]).reshape(1, 1, 6, 8)
@@ -155,7 +169,7 @@ def test_forty_keys_in_a_second_end_with_the_last_text(site: Site) -> None:
     text = "the quick brown fox jumps over a lazy do"
     area.press_sequentially(text, delay=25)
     settled(page, text)
-    columns, rows, found = numbers_of(page, "map")
+    _columns, rows, found = numbers_of(page, "map")
     assert len(rows) == 40
     model = text_model().eval()
     with torch.no_grad(), hw.record(model, "layers.0.attention.weights") as seen:
@@ -202,7 +216,8 @@ def test_by_keyboard_alone(site: Site) -> None:
     page.keyboard.press("End")
     page.keyboard.press("ArrowDown")
     said = page.locator(".pane-map .says").inner_text()
-    assert "gives" in said and "rank" in said
+    assert "gives" in said
+    assert "rank" in said
     page.keyboard.press("Enter")
     assert page.locator(".token[aria-pressed='true']").count() == 1
     page.locator("[role=tab][aria-selected=true]").focus()
@@ -213,7 +228,9 @@ def test_by_keyboard_alone(site: Site) -> None:
     image.locator("canvas.draw").focus()
     for key in ("ArrowUp", "ArrowLeft", "Space"):
         image.keyboard.press(key)
-    image.wait_for_function("() => JSON.parse(atob(location.hash.slice(7).replaceAll('-', '+').replaceAll('_', '/'))).input.pixels.filter((p) => p > 0).length > 0")  # noqa: E501
+    image.wait_for_function(
+        "() => JSON.parse(atob(location.hash.slice(7).replaceAll('-', '+').replaceAll('_', '/'))).input.pixels.filter((p) => p > 0).length > 0"
+    )
 
 
 def test_gaussian_heads_are_dragged_and_moved_by_keys(site: Site) -> None:
@@ -231,9 +248,14 @@ def test_gaussian_heads_are_dragged_and_moved_by_keys(site: Site) -> None:
     disc.focus()
     now = float(disc.get_attribute("aria-valuenow"))
     page.keyboard.press("ArrowDown")
-    page.wait_for_function("was => Math.abs(document.querySelector('circle.disc').getAttribute('aria-valuenow') - was - 0.25) < 0.011", arg=now)
+    page.wait_for_function(
+        "was => Math.abs(document.querySelector('circle.disc').getAttribute('aria-valuenow') - was - 0.25) < 0.011",
+        arg=now,
+    )
     page.get_by_role("button", name="Put all back").click()
-    page.wait_for_function("text => document.querySelector('circle.disc').getAttribute('aria-valuetext') === text", arg=before)
+    page.wait_for_function(
+        "text => document.querySelector('circle.disc').getAttribute('aria-valuetext') === text", arg=before
+    )
 
 
 def test_what_if_is_streamed_into_a_table(site: Site) -> None:
@@ -244,9 +266,10 @@ def test_what_if_is_streamed_into_a_table(site: Site) -> None:
     page.locator(".pane-whatif textarea").fill("the dog")
     page.get_by_role("button", name="Compute").click()
     page.get_by_text("Row 3 of 3").wait_for()
-    columns, rows, found = numbers_of(page, "whatif")
+    _columns, _rows, found = numbers_of(page, "whatif")
     assert found.shape == (3, 2)
-    assert np.isfinite(found).all() and np.abs(found).max() > 0
+    assert np.isfinite(found).all()
+    assert np.abs(found).max() > 0
     page.locator(".pane-whatif textarea").fill("the do")
     page.get_by_role("button", name="Compute").click()
     page.get_by_text("this one has 7, the second 6").wait_for()
@@ -333,7 +356,9 @@ def test_a_picture_of_any_size_and_a_file_that_is_none(site: Site, tmp_path: Pat
     for name in ("wide.png", "tall.png"):
         page.get_by_role("button", name="Clear").click()
         page.locator("input[type=file]").set_input_files(tmp_path / name)
-        page.wait_for_function("() => JSON.parse(atob(location.hash.slice(7).replaceAll('-', '+').replaceAll('_', '/'))).input.pixels.every((p) => p > 0.99)")  # noqa: E501
+        page.wait_for_function(
+            "() => JSON.parse(atob(location.hash.slice(7).replaceAll('-', '+').replaceAll('_', '/'))).input.pixels.every((p) => p > 0.99)"
+        )
     (tmp_path / "text.png").write_text("no picture")
     page.locator("input[type=file]").set_input_files(tmp_path / "text.png")
     page.get_by_text("not a picture that the browser can read").wait_for()
@@ -369,7 +394,9 @@ def test_two_pages_at_once_do_not_disturb_each_other(site: Site) -> None:
 def test_a_model_without_a_tokenizer_and_one_whose_weights_are_no_numbers(site: Site) -> None:
     page = site.open("ids", answering=lambda: Answering(Subject.of(text_model())))
     page.locator("textarea").first.fill("3 1 4")
-    page.wait_for_function("() => Array.from(document.querySelectorAll('.token'), (t) => t.textContent).join() === '3,1,4'")
+    page.wait_for_function(
+        "() => Array.from(document.querySelectorAll('.token'), (t) => t.textContent).join() === '3,1,4'"
+    )
     page.locator("textarea").first.fill("3 99")
     page.get_by_text("Ids must lie in 0 .. 31, got 99.").wait_for()
 

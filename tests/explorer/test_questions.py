@@ -78,9 +78,7 @@ def test_what_is_no_question_gets_a_sentence(data: object, sentence: str) -> Non
 @settings(max_examples=30)
 @given(
     st.lists(
-        st.tuples(
-            st.sampled_from(["float32", "uint8", "int32"]), st.lists(st.integers(0, 4), min_size=1, max_size=3)
-        ),
+        st.tuples(st.sampled_from(["float32", "uint8", "int32"]), st.lists(st.integers(0, 4), min_size=1, max_size=3)),
         max_size=3,
     ),
     st.text(max_size=20),

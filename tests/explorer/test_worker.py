@@ -68,7 +68,7 @@ def test_other_places_and_visitors_wait_their_turn(slow: tuple[Slow, Worker]) ->
     with ThreadPoolExecutor(3) as pool:
         first = pool.submit(lambda: kinds(worker.ask("me", "reading", 1, read("slow"))))
         assert answer.begun.wait(10)
-        others = [pool.submit(lambda who=who: kinds(worker.ask(*who, read("x")))) for who in (("me", "map", 2), ("you", "reading", 3))]  # fmt: skip  # noqa: E501
+        others = [pool.submit(lambda who=who: kinds(worker.ask(*who, read("x")))) for who in (("me", "map", 2), ("you", "reading", 3))]  # fmt: skip
         time.sleep(0.02)
         answer.may_go.set()
         assert [each.result(10) for each in (first, *others)] == [["part", "done"]] * 3
@@ -115,7 +115,7 @@ def test_nothing_ends_the_thread(slow: tuple[Slow, Worker]) -> None:
 
 
 def test_who_goes_away_is_not_computed_for(slow: tuple[Slow, Worker]) -> None:
-    answer, worker = slow
+    _answer, worker = slow
     parts = worker.ask("me", "reading", 1, read("quick"))
     assert next(parts).header["kind"] == "part"
     parts.close()  # type: ignore[attr-defined]

@@ -65,7 +65,10 @@ class Answering:
                 f"got one that reads {against.description.input}"
             )
         self.begun = subject.start(text, image) if begun is None else begun
-        subject.encode(self.begun)
+        try:
+            subject.encode(self.begun)
+        except RefusedError as error:
+            raise ValueError(str(error).rstrip(".")) from None
         self.at: tuple[tuple[int, str], Subject] | None = None
         self.readings: OrderedDict[About, Reading] = OrderedDict()
 

@@ -24,7 +24,7 @@ LARGEST_ALPHA, FARTHEST = 1e4, 1e3
 def heads_moved(subject: Subject, moves: tuple[Move, ...]) -> Iterator[None]:
     """The heads look elsewhere inside the block; the model is as it was afterwards."""
     layers = subject.gaussian
-    kept = {number: (layers[number].centre.detach().clone(), layers[number].sharpness.detach().clone()) for number in layers}
+    kept = {i: (layer.centre.detach().clone(), layer.sharpness.detach().clone()) for i, layer in layers.items()}
     try:
         for move in moves:
             _check(move, layers)

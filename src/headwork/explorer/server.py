@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from typing import Any
@@ -52,13 +53,14 @@ class Server(ThreadingHTTPServer):
         """Connections that have not asked yet, and when they must have."""
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.guard = Guard(port, secrets.token_urlsafe(32), allowed_hosts)
         try:
             super().__init__(("127.0.0.1", port), Handler)
         except OSError as error:
             if port:
                 raise ValueError(f"port must be free, got {port} ({error.strerror}); leave it out for any") from None
             raise
-        self.guard = Guard(self.server_address[1], secrets.token_urlsafe(32), allowed_hosts)
+        self.guard = replace(self.guard, port=self.server_address[1])
 
     @property
     def url(self) -> str:
