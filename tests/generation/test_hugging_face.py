@@ -172,7 +172,7 @@ def test_the_first_token_may_be_given(n_beams: int) -> None:
     for row, hypothesis in enumerate(beam_search(ours, source, first=unlikely, **options)):
         assert hypothesis.ids[0] == unlikely
         assert hypothesis.ids.equal(expected[row, 1 : len(hypothesis.ids) + 1])
-    with pytest.raises(ValueError, match="first must lie in 0 .. 36, got 37"):
+    with pytest.raises(ValueError, match=r"first must lie in 0 \.\. 36, got 37"):
         beam_search(ours, source, first=37, **options)
 
 
