@@ -35,7 +35,7 @@ def random_map(d_out, bias):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("n_tokens", [1, 2, FEW_TOKENS, FEW_TOKENS + 1, 9])
+@pytest.mark.parametrize("n_tokens", [0, 1, 2, FEW_TOKENS, FEW_TOKENS + 1, 9])
 @pytest.mark.parametrize("d_out", [1, 11, D_OUT, 37, 3 * 37])
 def test_few_tokens_and_many_are_mapped_as_by_torch(on_amd, n_tokens, d_out, bias):
     layer = random_map(d_out, bias)

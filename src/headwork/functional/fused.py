@@ -145,5 +145,5 @@ def fused_rotate(
     if layout == "halves":
         swapped = x.roll(x.shape[-1] // 2, -1)
     else:
-        swapped = x.reshape(*x.shape[:-1], -1, 2).flip(-1).flatten(-2)
+        swapped = x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2).flip(-1).flatten(-2)
     return torch.addcmul(x * cos.to(x.dtype), swapped, sin.to(x.dtype))

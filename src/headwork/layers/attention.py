@@ -415,7 +415,7 @@ def make_attention(
 
 
 def split_heads(x: Float[Tensor, "batch token d_heads"], n_heads: int) -> Float[Tensor, "batch token head d"]:
-    return x.reshape(x.shape[0], x.shape[1], n_heads, -1)
+    return x.reshape(x.shape[0], x.shape[1], n_heads, x.shape[2] // n_heads)  # an empty batch too
 
 
 def masked_scores(

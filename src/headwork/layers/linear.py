@@ -86,6 +86,6 @@ def block_map(weight: Float[Tensor, "d_out d_in"], bias: Float[Tensor, "d_out"] 
     d_out = len(weight)
     blocks = rearrange(weight, "(block row) d_in -> block row d_in", block=n_blocks)
     if bias is None:
-        return lambda x: torch.bmm(blocks, x.t().expand(n_blocks, -1, -1)).view(d_out, -1).t().contiguous()
+        return lambda x: torch.bmm(blocks, x.t().expand(n_blocks, -1, -1)).view(d_out, len(x)).t().contiguous()
     of_rows = rearrange(bias, "(block row) -> block row 1", block=n_blocks)
-    return lambda x: torch.baddbmm(of_rows, blocks, x.t().expand(n_blocks, -1, -1)).view(d_out, -1).t().contiguous()
+    return lambda x: torch.baddbmm(of_rows, blocks, x.t().expand(n_blocks, -1, -1)).view(d_out, len(x)).t().contiguous()
