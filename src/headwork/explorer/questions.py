@@ -36,8 +36,10 @@ Read          `sequences` [{name: "tokens" | "source" | "target" | "patches", st
               `translation` (text; of a translator), `answer` {kind, position, top: [{id, name, logit, probability}]}
               (up to 64, best first); arrays `logits` float32 [output] of that position, `pixels` float32 [channel row
               column] (images), and for each attention a `thumbnails.0` uint8 [head row column] (the largest weight of
-              each block as a share of `peaks.0` float32 [head], at most 64 x 64; of Gaussian heads the row and column
-              run over all patches too).
+              each block as a share of `peaks.0` float32 [head], at most 64 x 64; for n tokens a block is ceil(n / 64)),
+              and of images a `looks.0` float32 [head key]: where the first token (the class token) looks, or the patch
+              in the middle (rows // 2, columns // 2) if there is no class token. Gaussian heads count patches row by
+              row.
 Map           `attention`, `head`, `block` (1: every weight; else the largest of each block x block); array `weights`
               float32 [query key], after softmax.
 Lens          `names` (layers), `position` (of the logits of `Read`); arrays `ids` int32 [layer token top],
@@ -275,10 +277,11 @@ def _read(kind: Any, value: object, where: str) -> Any:
             raise RefusedError(f"{where} must be a list{'' if inside[-1] is Ellipsis else f' of {len(inside)}'}")
         kinds = [inside[0]] * len(value) if inside[-1] is Ellipsis else inside
         return tuple(_read(each, item, where) for each, item in zip(kinds, value, strict=True))
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    if isinstance(value, bool) is (kind is bool) and isinstance(value, kind):
-        return value
+    if isinstance(value, bool) is (kind is bool):
+        if kind is float and isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+        if kind is not float and isinstance(value, kind):
+            return value
     raise RefusedError(f"{where} must be a {kind.__name__}, got {str(value)[:40]!r}")
 
 
