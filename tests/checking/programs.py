@@ -587,7 +587,7 @@ LOSS = Base(
     return F.cross_entropy(logits.reshape(-1, logits.size(-1)), targets.reshape(-1))
 """,
     {
-        "shift: none": (("logits[:, :-1]", "logits"), ("input_ids[:, 1:]", "input_ids")),
+        "shift: none": (("    logits = logits[:, :-1]\n    targets = input_ids[:, 1:]\n", ""), ("targets.reshape", "input_ids.reshape")),
         "shift: backwards": (("logits[:, :-1]", "logits[:, 1:]"), ("input_ids[:, 1:]", "input_ids[:, :-1]")),
         "form: softmax first": (("logits[:, :-1]", "SOFTMAX(logits[:, :-1], -1)"),),
         "size: sum": (("targets.reshape(-1))", "targets.reshape(-1), reduction='sum')"),),

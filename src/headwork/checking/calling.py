@@ -218,10 +218,12 @@ def encode_mask(visible: Tensor, meaning: str, rank: str, heads: int) -> Tensor 
 def random_visible(kind: str, batch: int, n_query: int, n_key: int, generator: torch.Generator) -> Tensor | None:
     """A mask "batch 1 query key" under which every query sees something.
 
-    Kinds: `none`, `each` (another for every query and sentence), `pairs` (for every query), `padding` (lengths).
+    Kinds: `none`, `all` (nothing is hidden), `each` (another for every query and sentence), `pairs` (for every query), `padding` (lengths).
     """
     if kind == "none":
         return None
+    if kind == "all":
+        return torch.ones(batch, 1, n_query, n_key, dtype=torch.bool)
     if kind == "padding":
         lengths = torch.full((batch,), max(1, n_key // 2))
         if batch > 1:

@@ -271,8 +271,24 @@ def check_class(
             )
 
 
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """The tensors are small: a second thread costs more than it gives, and much more on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def judge(candidate: Candidate, found: finding.Found, hints: int = 3) -> Report:
     """The subject that explains a candidate best, as a report."""
+    with one_thread():
+        return _judge(candidate, found, hints)
+
+
+def _judge(candidate: Candidate, found: finding.Found, hints: int) -> Report:
     candidate.program.errors.clear()
     best: tuple[float, Evidence, Explanation | None] | None = None
     problem: ProgramError | ProgramDiedError | None = None

@@ -69,22 +69,22 @@ def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
     return (weights @ flat).reshape(2, len(case["alpha"]), ROWS, COLUMNS, D)
 
 
-SCORE = ("softmax", "variance", "return")
+SCORE = ("alpha", "variance", "return")
 SUBJECT = Subject(
     name="gaussian attention",
     title="Gaussian attention",
     pattern=r".*gauss.*|quadratic_(position|att).*",
     mistakes=(
-        Mistake("shift", "plus", "The sign of the shift is turned: the head looks at query - centre, and should at query + centre.", "Look at key - query - centre.", "Which pixel does a head with centre (1, 0) look at?", ("distance", "variance"), "theorem-1"),
-        Mistake("shift", "absent", "The centre is not used.", "Look for the centre.", "What do two heads with different centres see?", ("distance", "variance"), "theorem-1"),
-        Mistake("axes", "exchanged", "Row and column of the centre are exchanged.", "Look at the axes.", "Which pixel does a head with centre (1, 0) look at?", ("distance", "variance"), "theorem-1"),
+        Mistake("shift", "plus", "The sign of the shift is turned: the head looks at query - centre, and should at query + centre.", "Look at key - query - centre.", "Which pixel does a head with centre (1, 0) look at?", ("centre", "distance"), "theorem-1"),
+        Mistake("shift", "absent", "The centre is not used.", "Look for the centre.", "What do two heads with different centres see?", ("centre", "distance"), "theorem-1"),
+        Mistake("axes", "exchanged", "Row and column of the centre are exchanged.", "Look at the axes.", "Which pixel does a head with centre (1, 0) look at?", ("centre", "distance"), "theorem-1"),
         Mistake("alpha", "variance", "alpha is used as a standard deviation: the exponent is -|.|^2 / (2 alpha^2), and should be -alpha |.|^2.", "Look at alpha.", "Does a larger alpha look more sharply?", SCORE, "theorem-1"),
         Mistake("alpha", "half", "alpha is halved.", "Look at alpha.", "What is the exponent?", SCORE, None),
         Mistake("alpha", "positive", "The exponent is positive: the head looks at the furthest pixels.", "Look at the sign.", "Where is the largest weight?", SCORE, None),
         Mistake("alpha", "inverse", "The squared distance is divided by alpha, and should be multiplied.", "Look at alpha.", "Does a larger alpha look more sharply?", SCORE, None),
         Mistake("alpha", "square", "alpha is squared.", "Look at alpha.", "What is the exponent?", SCORE, None),
         Mistake("distance", "root", "The distance is not squared.", "Look at the distance.", "Is the exponent a quadratic form?", ("root", "variance"), None),
-        Mistake("distance", "sizes", "The distance is the sum of absolute values, not of squares.", "Look at the distance.", "Is the exponent a quadratic form?", ("distance",), None),
+        Mistake("distance", "sizes", "The distance is the sum of absolute values, not of squares.", "Look at the distance.", "Is the exponent a quadratic form?", ("absolute", "distance"), None),
         Mistake("softmax", "queries", "The softmax runs over the queries, and should run over the keys.", "Look at the softmax.", "Which axis sums to 1?", ("softmax",), "rows-or-columns"),
         Mistake("softmax", "none", "The weights are not normalised.", "Look at the weights.", "What does a row sum to?", ("softmax", "return"), None),
     ),

@@ -171,7 +171,7 @@ PATCHES = Subject(
         Mistake("axes", "width first", "The result is [batch, width, token]: the transpose after the convolution is missing.", "Look at the shape of the result.", "Which axis is the token's?", ("flatten", "return"), "shapes-of-a-notebook"),
         Mistake("token", "last", "The class token comes last, and should come first.", "Look at the concatenation.", "Which token does the classifier read?", ("cat", "class token"), "cls-gap-map"),
         Mistake("token", "not used", "The class token is made, but not used.", "Look for the class token.", "How many tokens are there?", ("class token", "return"), "cls-gap-map"),
-        Mistake("positions", "not used", "The positions are made, but not added.", "Look for the positions.", "What tells two patches apart?", ("add_positions", "return"), "order-needs-positions"),
+        Mistake("positions", "not used", "The positions are made, but not added.", "Look for the positions.", "What tells two patches apart?", ("add_positions in a call", "return"), "order-needs-positions"),
         Mistake("positions", "first only", "Every token gets the same position: the first.", "Look at the positions.", "What tells two patches apart?", ("add_positions",), "order-needs-positions"),
         Mistake("positions", "multiplied", "The positions are multiplied, and should be added.", "Look at the positions.", "What if a position is 0?", ("add_positions",), None),
         Mistake("positions", "reversed", "The positions are added in reverse order.", "Look at the positions.", "Which row does the first token get?", ("add_positions",), None),

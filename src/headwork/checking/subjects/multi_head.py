@@ -11,11 +11,11 @@ from headwork.checking.subjects import attention
 from headwork.checking.subjects.blocks import ROLE_SETS, Block, block_readings, cases
 from headwork.checking.wiring import attention_wirings
 
-SPLIT = ("split", "qkv")
+SPLIT = ("bare split", "split", "qkv")
 HEAD_MISTAKES = (
     Mistake("split", "view", "The heads are split by a view without a transpose: each head gets a piece of the tokens instead of a piece of the width.", "Look at how the heads are split.", "Which axis varies fastest in memory, and which one do you want apart?", SPLIT, "splitting-or-projecting"),
     Mistake("split", "heads as tokens", "Attention runs between the heads of one token, not between tokens: the head axis was not moved before the product.", "Look at the axes of the product of queries and keys.", "What is the shape of the scores?", ("scores", "split"), "multi-head-shapes"),
-    Mistake("join", "view", "The heads are joined without a transpose back: tokens and heads are mixed.", "Look at how the heads are joined.", "Which axis varies fastest in memory before the view?", ("join",), "multi-head-shapes"),
+    Mistake("join", "view", "The heads are joined without a transpose back: tokens and heads are mixed.", "Look at how the heads are joined.", "Which axis varies fastest in memory before the view?", ("bare join", "join"), "multi-head-shapes"),
     Mistake("join", "mean", "The heads are averaged instead of concatenated.", "Look at how the heads are joined.", "How wide is the result before the output projection?", ("mean", "join"), "heads-add-up"),
     Mistake("join", "sum", "The heads are added instead of concatenated.", "Look at how the heads are joined.", "How wide is the result before the output projection?", ("mean", "join"), "heads-add-up"),
     Mistake("join", "interleaved", "The heads are joined in another order than they were split: the width of a head varies slowest.", "Look at how the heads are joined.", "Which axis should vary fastest?", ("join",), "multi-head-shapes"),
