@@ -6,6 +6,7 @@ import re
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 
 from headwork.checking import finding, runner
 from headwork.checking.calling import Candidate
+from headwork.checking.flags import try_flags
 from headwork.checking.invariants import Broken, broken
 from headwork.checking.judging import Evidence, Explanation, explain, gather
 from headwork.checking.option import Mistake
@@ -188,8 +190,6 @@ def _check_source(
 
 
 def _with_notes(report: Report, notes: Sequence[str]) -> Report:
-    from dataclasses import replace
-
     return replace(report, notes=(*report.notes, *notes))
 
 
@@ -416,30 +416,59 @@ def _report(
     )
     read_as = (*read_as, *subject.said(explanation.how))
     notes += _other_notes(explanation)
+    if not findings and explanation.reading.facts.get("partial"):
+        masked = [r for r, _, _ in evidence.readings if r.facts.get("meaning") and not r.facts.get("partial")]
+        if masked:
+            sentence = f"It is right where nothing is hidden, but with a mask it agrees with nothing that is known, whatever the mask may mean ({len(masked)} ways were tried)."
+            return Report(verdict="unknown", sentence=sentence, read_as=read_as, notes=tuple(notes), **common)
     if not findings:
+        tried = try_flags(candidate, subject, explanation)
+        if tried.wrong:
+            flag, wrong, those = tried.wrong[0]
+            return _wrong(candidate, wrong, those, f"With {flag.said}: ", tuple(notes), common)
         sentence = f"Right: equal to {subject.title} {'to 1e-7' if explanation.exact else 'to 3e-5 (it computes in single precision somewhere)'} on {explanation.n_inputs} random inputs."
         return Report(
             verdict="right",
             sentence=sentence,
             read_as=read_as,
             notes=tuple(notes),
-            certainty="not looked at: half precision, speed, training",
+            certainty="; ".join([
+                *([f"right as well with {', '.join(tried.right)}"] if tried.right else []),
+                f"not looked at: {', '.join([*tried.not_looked_at, 'half precision', 'speed', 'training'])}",
+            ]),
+            not_looked_at=tried.not_looked_at,
             **common,
         )
+    return _wrong(candidate, explanation, tuple(mistakes), "", tuple(notes), common, hard)
+
+
+def _wrong(
+    candidate: Candidate,
+    explanation: Explanation,
+    mistakes: tuple[Mistake, ...],
+    when: str,
+    notes: tuple[str, ...],
+    common: dict[str, Any],
+    hard: Sequence[Broken] = (),
+) -> Report:
+    findings = (
+        *(_of_mistake(candidate, m, when) for m in mistakes),
+        *(_of_broken(candidate, b) for b in hard if not mistakes),
+    )
     certainty = f"certain: agrees with {'that mistake' if len(findings) == 1 else 'these mistakes together'} on {explanation.n_inputs} of {explanation.n_inputs} inputs, and with nothing else known"
     if explanation.others:
         others = " or ".join(" and ".join(m.sentence for m in o) for o in explanation.others[:2])
         certainty = f"agrees on {explanation.n_inputs} of {explanation.n_inputs} inputs; so would: {others}"
     if not mistakes:
         certainty = "its numbers are right in one call; this is not"
-    case = smallest_case(explanation) if mistakes else None
+    case = smallest_case(replace(explanation, mistakes=mistakes)) if mistakes else None
     shown = None if case is None else (case[0], numbers(case[1]), numbers(case[2]))
     return Report(
         verdict="wrong",
         sentence=findings[0].sentence,
         findings=findings,
-        read_as=read_as,
-        notes=tuple(notes),
+        read_as=(*explanation.reading.said, *explanation.subject.said(explanation.how)),
+        notes=notes,
         certainty=certainty,
         case=shown,
         **common,
@@ -480,9 +509,10 @@ def _other_notes(explanation: Explanation) -> list[str]:
     return ["a query that sees nothing returns NaN (this is usual; Headwork returns zeros)"]
 
 
-def _of_mistake(candidate: Candidate, mistake: Mistake) -> Finding:
+def _of_mistake(candidate: Candidate, mistake: Mistake, when: str = "") -> Finding:
     line = find_line(candidate.source, candidate.name, mistake.point) if candidate.source else None
-    return Finding(mistake.name, mistake.sentence, (mistake.look, mistake.ask), line, mistake.claim)
+    sentence = when + (mistake.sentence[0].lower() + mistake.sentence[1:] if when else mistake.sentence)
+    return Finding(mistake.name, sentence, (mistake.look, mistake.ask), line, mistake.claim)
 
 
 def _of_broken(candidate: Candidate, fault: Broken) -> Finding:

@@ -63,16 +63,15 @@ def attention_weights(
 def visibility(scores: Tensor, visible: Tensor | None, how: How) -> Tensor | None:
     """What each query may see: what is given, and what the program hides by itself."""
     n_query, n_key = scores.shape[-2:]
-    shift = {"past": 0, "itself hidden": -1, "one ahead": 1}.get(str(how.get("causal")))
-    causal = None
-    if shift is not None:
-        causal = torch.ones(n_query, n_key, dtype=torch.bool).tril(shift + n_key - n_query)
-    elif how.get("causal") == "future":
-        causal = torch.ones(n_query, n_key, dtype=torch.bool).triu(n_key - n_query)
-    elif how.get("causal") == "future only":
-        causal = torch.ones(n_query, n_key, dtype=torch.bool).triu(1 + n_key - n_query)
-    elif how.get("causal") == "first key":
-        causal = torch.ones(n_query, n_key, dtype=torch.bool).tril(0)
+    offset = 0 if how.get("aligned") == "first key" else n_key - n_query
+    whole = torch.ones(n_query, n_key, dtype=torch.bool)
+    causal = {
+        "past": lambda: whole.tril(offset),
+        "itself hidden": lambda: whole.tril(offset - 1),
+        "one ahead": lambda: whole.tril(offset + 1),
+        "future": lambda: whole.triu(offset),
+        "future only": lambda: whole.triu(offset + 1),
+    }.get(str(how.get("causal")), lambda: None)()
     if visible is not None:
         batch, heads = scores.shape[0], scores.shape[1]
         visible = visible.expand(scores.shape)

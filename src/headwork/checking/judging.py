@@ -114,7 +114,7 @@ def _right(
                 evidence.readings.append((open_reading, case, answer["output"]))
                 bases[key] = explanations(subject, [evidence.readings[-1]], 0)
     for base in bases[key]:
-        for how in (base.how, {k: v for k, v in base.how.items() if k != "causal"}):
+        for how in (base.how, {k: v for k, v in base.how.items() if k not in ("causal", "aligned")}):
             agreed = explanations(subject, [found], 0, base=replace(base, how=how))
             if agreed:
                 return agreed[0]

@@ -39,6 +39,8 @@ class Report:
     case: tuple[str, str, str] | None = None
     """The smallest case: inputs, the program's answer, the right answer."""
     certainty: str = ""
+    not_looked_at: tuple[str, ...] = ()
+    """Arguments and options of the program that were left as they are."""
     seed: int = 0
     hints: int = 3
 

@@ -81,6 +81,9 @@ class Program:
         self.double = True
         self.seed = 0
         self.errors: list[ProgramError] = []
+        self.passed: set[str] = set()
+        self.constructed: dict[str | int, dict[str, Any]] = {}
+        self.target: str | int = ""
         self.first_seed = int.from_bytes(os.urandom(3))
 
     def ask(

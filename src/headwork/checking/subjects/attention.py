@@ -79,8 +79,17 @@ CAUSAL_MISTAKES = (
     Mistake("causal", "itself hidden", "A token cannot see itself: the diagonal is hidden too (off by one), and the first token sees nothing.", "Look at the diagonal of the causal mask.", "What does the first token see?", CAUSAL, "causal-mask-leaks-nothing"),
     Mistake("causal", "future", "The causal mask is inverted: a token sees itself and the future, not the past.", "Look at the causal mask.", "What does the last token see?", CAUSAL, "causal-mask-leaks-nothing"),
     Mistake("causal", "future only", "The causal mask is inverted: a token sees only the future.", "Look at the causal mask.", "What does the last token see?", CAUSAL, "causal-mask-leaks-nothing"),
-    Mistake("causal", "first key", "The causal mask is aligned to the first key: with fewer queries than keys (a cache), the last query should see all keys.", "Look at the causal mask when there are more keys than queries.", "Which key is the newest query's own?", CAUSAL, "causal-mask-leaks-nothing"),
 )  # fmt: skip
+CAUSAL_CONVENTIONS = (
+    Convention("causal", "past", "hides the future by itself"),
+    Convention("aligned", "first key", "with fewer queries than keys (a cache), the last query does not see the last keys"),
+)  # fmt: skip
+
+
+def aligned_only_if_causal(how: How) -> bool:
+    return "aligned" not in how or "causal" in how
+
+
 MISTAKES = (*SCALE_MISTAKES, *SOFTMAX_MISTAKES, *PRODUCT_MISTAKES, *MASK_MISTAKES, *CAUSAL_MISTAKES)
 NO_CAUSAL = Mistake("causal", "missing", "The future is not hidden: its name says causal, and every position sees every other.", "Look for the causal mask.", "What does position 0 see?", ("softmax", "scores"), "causal-mask-leaks-nothing")  # fmt: skip
 
@@ -366,9 +375,10 @@ SUBJECT = Subject(
     title="scaled dot-product attention",
     pattern=r"(masked_|my_|causal_|self_|cross_|single_head_|simple_|basic_)*(scaled_?)?(dot_?)?(prod(uct)?_?)?attention(_?(function|fn|weights|scores|head|mechanism|op|forward|v\d|\d))?|sdpa?|.*scaled_?dot.*|attend|.*dot_?product_?attention.*|attn|compute_attention.*|calc_attention.*|attention_.*",
     mistakes=tuple(m for m in MISTAKES if m.value not in ("d_model",)),
-    conventions=(Convention("causal", "past", "hides the future by itself"),),
+    conventions=CAUSAL_CONVENTIONS,
     readings=readings,
     cases=cases,
     expected=expected,
     kinds=("function", "class", "instance"),
+    reads=aligned_only_if_causal,
 )

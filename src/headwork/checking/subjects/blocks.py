@@ -124,7 +124,8 @@ def may_be(candidate: Candidate) -> set[str] | None:
         "causal": r"(?i)tri[lu]|causal|mask|inf\b|square_subsequent",
         "split": r"rearrange|permute|view|reshape|unflatten",
     }
-    return {option for option, sign in signs.items() if re.search(sign, own)} | ALWAYS
+    found = {option for option, sign in signs.items() if re.search(sign, own)} | ALWAYS
+    return found | {"aligned"} if "causal" in found else found
 
 
 ALWAYS = {

@@ -42,7 +42,7 @@ ROTARY_MISTAKES = (
 # A different first and last size for heads and their width is needed to tell n_heads from d; the library's own
 # parameters-of-attention has the counts.
 CONVENTIONS = (
-    Convention("causal", "past", "hides the future by itself"),
+    *attention.CAUSAL_CONVENTIONS,
     Convention("split", "interleaved", "heads interleaved in the width"),
     Convention("wrapped", "added", "adds its input to the output"),
     Convention("wrapped", "added and normalised", "adds its input and normalises"),
@@ -95,4 +95,5 @@ SUBJECT = Subject(
     kinds=("class", "instance"),
     strict=False,
     n_cases=4,
+    reads=attention.aligned_only_if_causal,
 )
