@@ -5,8 +5,9 @@ how products, softmax and roots are spelled, what arguments are called, and whet
 this knows how the check computes: the fragments are code, and the numbers are PyTorch's.
 """
 
+import difflib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 
 HEADER = "import math\nimport torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
@@ -31,8 +32,6 @@ class Base:
     name: str
     text: str
     mistakes: dict[str, tuple[tuple[str, str], ...]]
-    line: dict[str, str] = field(default_factory=dict)
-    """A fragment of the line that the report should point at, by the mistake's name."""
 
 
 def expand(text: str, operations: dict[str, str]) -> str:
@@ -69,19 +68,36 @@ def print_program(base: Base, mistake: str | None, style: tuple[str, str, str]) 
     text = expand(text, OPERATIONS[operations])
     for old, new in NAMES[names].items():
         text = re.sub(rf"(?<![\w.'\"]){old}(?![\w'\"(])(?!\s*=\s*None\s*,\s*bias)", new, text)
-    if form == "module" and "class " not in text:
-        text = as_module(text, base.name)
-    elif form == "noted":
+    if form == "typed":
+        text = typed(text)
+    elif form != "plain":
         text = (
-            text.replace("\ndef ", "\n\ndef ").replace("def ", "# written for the course\ndef ", 1)
-            if "class " not in text
-            else "# written for the course\n" + text
+            constructed(text, base.name, form)
+            if "class " in text
+            else as_class(text, base.name, "nn.Module" if form == "wrapped" else "")
         )
     return HEADER + text
 
 
-def as_module(text: str, name: str) -> str:
-    """A function as the forward of a module."""
+def planted_lines(base: Base, mistake: str, style: tuple[str, str, str]) -> set[int]:
+    """The lines in which a mistake differs from the right program.
+
+    Where something was left out, the lines around it, and those that make what is then not used.
+    """
+    right, wrong = (print_program(base, m, style).splitlines() for m in (None, mistake))
+    lines: set[int] = set()
+    for tag, i, j, start, end in difflib.SequenceMatcher(None, right, wrong, autojunk=False).get_opcodes():
+        if tag == "delete":
+            lines |= {start, start + 1}
+            for made in re.findall(r"self\.\w+", " ".join(right[i:j])):
+                lines |= {n for n, line in enumerate(wrong, start=1) if re.match(rf"\s*{re.escape(made)}\s*=", line)}
+        elif tag != "equal":
+            lines |= set(range(start + 1, end + 1))
+    return lines
+
+
+def as_class(text: str, name: str, parent: str) -> str:
+    """A function as the forward of a module, or as the `__call__` of a class."""
     functions = re.split(r"(?m)^(?=def )", text)
     last = functions[-1]
     head, _, body = last.partition("\n")
@@ -89,11 +105,61 @@ def as_module(text: str, name: str) -> str:
     assert arguments, head
     kind = "".join(word.capitalize() for word in name.split("_"))
     lines = "\n".join(f"    {line}" if line else line for line in body.splitlines())
-    return "".join(functions[:-1]) + f"class {kind}(nn.Module):\n    def forward(self, {arguments[1]}):\n{lines}\n"
+    method = "forward" if parent else "__call__"
+    base = f"({parent})" if parent else ""
+    return "".join(functions[:-1]) + f"class {kind}{base}:\n    def {method}(self, {arguments[1]}):\n{lines}\n"
+
+
+def constructed(text: str, name: str, form: str) -> str:
+    """The constructor of the candidate with a configuration: an object (wrapped), or a dict or dataclass (packed)."""
+    start = text.index(f"class {name}(")
+    before, own = text[:start], text[start:]
+    head = re.search(r"def __init__\(self, (.*)\):\n        super\(\).__init__\(\)\n", own)
+    assert head, name
+    names = [argument.partition("=")[0].strip() for argument in head[1].split(",")]
+    if names == ["config"]:
+        if form == "wrapped":
+            keys = sorted(set(re.findall(r"config\.(\w+)", text)))
+            fields = "".join(f"    {key}: {'bool = True' if key == 'bias' else 'int = 12'}\n" for key in keys)
+            text = text.replace("config):", "config: ModelConfig):")
+            return f"from dataclasses import dataclass\n\n\n@dataclass\nclass ModelConfig:\n{fields}\n\n{text}"
+        return re.sub(r"config\.(\w+)", r'config["\1"]', text)
+    values = (f"config.{n}" if form == "wrapped" else f'config["{n}"]' for n in names)
+    new = head[0].replace(head[1], "config") + f"        {', '.join(names)} = {', '.join(values)}\n"
+    return before + own.replace(head[0], new, 1)
+
+
+def typed(text: str) -> str:
+    """With annotations and docstrings."""
+
+    def annotate(match: re.Match[str]) -> str:
+        indent, name, arguments = match[1], match[2], match[3]
+        parts = [a.strip() for a in arguments.split(",")]
+        tensors = name in ("forward", "scaled_dot_product_attention") or "attention" in name
+        new = []
+        for part in parts:
+            argument, _, default = part.partition("=")
+            if argument == "self" or argument == "config":
+                new.append(part)
+            elif name == "__init__":
+                kind = "float" if argument in ("eps", "dropout") else "int"
+                new.append(f"{argument}: {kind} = {default}" if default else f"{argument}: {kind}")
+            elif tensors:
+                new.append(f"{argument}: torch.Tensor | None = None" if default == "None" else f"{part}: torch.Tensor")
+            else:
+                new.append(part)
+        return f'{indent}def {name}({", ".join(new)}):\n{indent}    """As in the lecture: the mask, the softmax, sqrt(d)."""\n'
+
+    return re.sub(r"(?m)^( *)def (\w+)\((.*)\):\n", annotate, text)
+
+
+FORMS = ("plain", "wrapped", "typed", "packed")
 
 
 def styles() -> list[tuple[str, str, str]]:
-    return list(product(OPERATIONS, NAMES, ("function", "module", "noted")))
+    """Half of all combinations, in which every two choices meet."""
+    chosen = product(enumerate(OPERATIONS), enumerate(NAMES), enumerate(FORMS))
+    return [(o, n, f) for (i, o), (j, n), (k, f) in chosen if (i + j + k) % 2 == 0]
 
 
 ATTENTION = Base(
@@ -134,7 +200,6 @@ ATTENTION = Base(
         "mask_of: another sentence": (("mask == 0", "mask.flip(0) == 0"),),
         "scores: cosine": (("MM(q, T(k))", "MM(F.normalize(q, dim=-1), T(F.normalize(k, dim=-1)))"),),
     },
-    {"softmax: queries": "oftmax", "scale: d": "d_k", "hidden: zero": "masked_fill", "mixed: keys": "return", "scale: quarter": "0.25", "scale: multiplied": "d_k", "softmax: heads": "oftmax", "hidden: after": "mask"},
 )  # fmt: skip
 CAUSAL_ATTENTION = Base(
     "attention",
@@ -156,7 +221,6 @@ CAUSAL_ATTENTION = Base(
         "mixed_by: transposed": (("MM(weights, v)", "MM(T(weights), v)"),),
         "scores: swapped": (("MM(q, T(k))", "MM(k, T(q))"),),
     },
-    {"causal: one ahead": "triu", "causal: itself hidden": "triu", "causal: future": "tril"},
 )  # fmt: skip
 SELF_ATTENTION = Base(
     "attention",
@@ -190,7 +254,6 @@ SOFTMAX = Base(
         "form: minus": (("x - top", "-(x - x.min(dim=dim, keepdim=True).values)"),),
         "form: base 2": (("torch.exp(x - top)", "torch.exp2(x - top)"),),
     },
-    {"axis: all": "sum", "form: overflow": "exp"},
 )  # fmt: skip
 MULTI_HEAD = Base(
     "multi-head attention",
@@ -240,7 +303,6 @@ MULTI_HEAD = Base(
         "hidden: zero": (("-1e9", "0"),),
         "mask_of: folded otherwise": (("mask == 0, -1e9)", "mask.expand(b, 1, *mask.shape[-2:])[:, 0].repeat(self.n_heads, 1, 1).view(b, self.n_heads, *mask.shape[-2:]) == 0, -1e9)"),),
     },
-    {"scale: d_model": "d_model", "split: view": "view(b, self.n_heads", "output: not used": "return out", "softmax: queries": "oftmax", "join: view": "contiguous"},
 )  # fmt: skip
 CAUSAL_SELF = Base(
     "multi-head attention",
@@ -275,7 +337,6 @@ CAUSAL_SELF = Base(
         "join: view": (("MM(att, v).transpose(1, 2).contiguous()", "MM(att, v).contiguous()"),),
         "hidden: after": (("        att = att.masked_fill(self.tril[:T_, :T_] == 0, float(\"-inf\"))\n        att = SOFTMAX(att, -1)\n", "        att = SOFTMAX(att, -1)\n        att = att * self.tril[:T_, :T_]\n"),),
     },
-    {"causal: one ahead": "tril", "scale: d_model": "C)"},
 )  # fmt: skip
 LAYER_NORM = Base(
     "layer norm",
@@ -308,7 +369,6 @@ LAYER_NORM = Base(
         "gain: bias first": (("self.weight * normal + self.bias", "self.weight * (normal + self.bias)"),),
         "offset: subtracted": ((" + self.bias", " - self.bias"),),
     },
-    {"form: unbiased": "var(", "form: eps outside": "eps", "axis: tokens": "mean"},
 )  # fmt: skip
 RMS_NORM = Base(
     "rms norm",
@@ -353,7 +413,6 @@ GELU = Base(
         "form: sigmoid": (("    inner = SQRT(2 / math.pi) * (x + 0.044715 * x ** 3)\n    return 0.5 * x * (1 + torch.tanh(inner))", "    return x * torch.sigmoid(1.702 * x)"),),
         "form: erf without root": (("    inner = SQRT(2 / math.pi) * (x + 0.044715 * x ** 3)\n    return 0.5 * x * (1 + torch.tanh(inner))", "    return 0.5 * x * (1 + torch.erf(x))"),),
     },
-    {"form: constant": "44715", "form: no cube": "** 2"},
 )  # fmt: skip
 FEED_FORWARD = Base(
     "feed-forward",
@@ -400,7 +459,6 @@ SINUSOID = Base(
         "positions: one": (("torch.arange(seq_len)", "torch.arange(1, seq_len + 1)"),),
         "base: 1000": (("10000", "1000"),),
     },
-    {"exponent: 4i": "angle", "base: 1000": "1000"},
 )  # fmt: skip
 LEARNED = Base(
     "learned positions",
@@ -442,7 +500,6 @@ ROTARY = Base(
         "base: 1000": (("10000", "1000"),),
         "result: not interleaved": (("torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)", "torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)"),),
     },
-    {"turn: sign": "stack"},
 )  # fmt: skip
 ALIBI = Base(
     "alibi",
@@ -488,7 +545,6 @@ CAUSAL_MASK = Base(
         "causal: everything": (("torch.tril(torch.ones(size, size))", "torch.ones(size, size)"),),
         "causal: diagonal": (("torch.tril(torch.ones(size, size))", "torch.eye(size)"),),
     },
-    {"causal: one ahead": "tril"},
 )  # fmt: skip
 PADDING_MASK = Base(
     "padding mask",
@@ -624,7 +680,6 @@ ENCODER_LAYER = Base(
         "scale: d_model": (("SQRT(self.d_head)", "SQRT(d_model)"),),
         "act: missing": (("F.relu(self.fc1(x))", "self.fc1(x)"),),
     },
-    {"norms: one shared": "norm1"},
 )  # fmt: skip
 DECODER_LAYER = Base(
     "decoder layer",
@@ -649,7 +704,7 @@ DECODER_LAYER = Base(
         return x + self.ffn(h)
 """,
     {
-        "source: values from x": (("self.cross_attn(h, memory, memory, src_mask)", "self.cross_attn(h, h, h, None)"),),
+        "source: memory unused": (("self.cross_attn(h, memory, memory, src_mask)", "self.cross_attn(h, h, h, tgt_mask)"),),
         "memory_mask: not used": (("memory, memory, src_mask", "memory, memory, None"),),
         "order: cross not used": (("        x = x + self.cross_attn(h, memory, memory, src_mask)\n", ""),),
         "residual: no cross": (("x = x + self.cross_attn", "x = self.cross_attn"),),
@@ -657,7 +712,6 @@ DECODER_LAYER = Base(
         "norms: one shared": (("self.norm2(x)", "self.norm1(x)"), ("self.norm3(x)", "self.norm1(x)")),
     },
 )  # fmt: skip
-DECODER_LAYER.mistakes["source: memory unused"] = DECODER_LAYER.mistakes.pop("source: values from x")
 GPT = Base(
     "decoder model",
     "GPT",

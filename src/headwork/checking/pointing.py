@@ -108,6 +108,7 @@ FEATURES: dict[str, Feature] = {
     "slices": Feature(r"\[[^\]]*:[^\]]*\]|roll\("),
     "loss": Feature(r"cross_entropy|CrossEntropy|nll|log_softmax|loss"),
     "made in forward": Feature(r"nn\.(Linear|LayerNorm|Embedding|Conv\d?d?|MultiheadAttention|Parameter)\("),
+    "plain": Feature(r"self\.\w+\s*=\s*torch\.(randn?|empty|zeros|ones|tensor)"),
     "dropout": Feature(r"(?i:dropout|bernoulli|rand)"),
     "detach": Feature(r"detach|no_grad|\.data\b|\.item\(|numpy\("),
     "def": Feature(r"^\s*(def|class)\s"),

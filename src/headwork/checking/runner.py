@@ -206,7 +206,8 @@ class Made:
         return {name: tuple(shape) for name, shape in self.facts["parameters"].items()}
 
     def set(self, tensors: Mapping[str, Tensor]) -> None:
-        self.program.ask("set", tensors, target=self.id)
+        if tensors:
+            self.program.ask("set", tensors, target=self.id)
 
     def parameters(self) -> dict[str, Tensor]:
         return self.program.ask("set", {}, target=self.id)[1]

@@ -20,6 +20,7 @@ from headwork.checking.calling import (
     make,
     pick,
     random_visible,
+    role_of,
 )
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.runner import ProgramError, Result
@@ -188,22 +189,23 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
         ]
     wholes: list[tuple[str, ...]] = [("q", "k", "v"), ("q", "k")]
     found = False
+    scaled = any(
+        role_of(p["name"], ("q", "k", "v", "mask", "scale")) == "scale" and not p["optional"]
+        for p in candidate.parameters
+    )
     for roles in wholes:
         for fixed_scale in (
             (math.sqrt(d), "divides by the scale"),
             (1 / math.sqrt(d), "multiplies by the scale"),
             (d, "is given the width"),
         ):
-            fixed = {"dropout": None, "flag": None, "scale": fixed_scale[0], "causal": None}
+            fixed = {"dropout": None, "flag": None, "scale": fixed_scale[0] if scaled else None, "causal": None}
             for assignment in assignments(candidate.parameters, roles, ("mask",), fixed):
                 for target, _ in targets:
                     for reading in _readings(candidate, target, assignment, roles):
                         found = True
                         yield reading
-            if not any(
-                ("scale" in p["name"].lower() and not p["optional"]) or p["name"] in ("d_k", "dk", "d", "head_dim")
-                for p in candidate.parameters
-            ):
+            if not scaled:
                 break
         if found:
             return

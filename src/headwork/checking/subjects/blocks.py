@@ -85,7 +85,7 @@ def blocks(candidate: Candidate, sizes: Mapping[str, Any] = USUAL_SIZES) -> Iter
 def describe(
     candidate: Candidate, made: Made, parameters: dict[str, Tensor], passed: Mapping[str, Any], sizes: Mapping[str, Any]
 ) -> Block:
-    given = {role_of(n, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES): v for n, v in _flat(passed).items()}
+    given = {role_of(n, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES): v for n, v in flat(passed).items()}
     numbers = {**(candidate.everything.get("globals") or {}), **made.facts["numbers"]}
     inner = [t.shape[-1] for n, t in parameters.items() if t.ndim == 2 and n.endswith("weight")]
     d_model = given.get("d_model") if isinstance(given.get("d_model"), int) else None
@@ -144,7 +144,7 @@ ALWAYS = {
 }
 
 
-def _flat(passed: Mapping[str, Any]) -> dict[str, Any]:
+def flat(passed: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in passed.items():
         if hasattr(value, "content"):

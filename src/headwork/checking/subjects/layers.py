@@ -113,7 +113,8 @@ def layer(
         return equations.multi_head(t, t, t, w["attention"], visible, own, n_heads, n_kv_heads=n_kv_heads)
 
     def look(t: Tensor) -> Tensor:
-        seen = None if how.get("memory_mask") == "not used" else memory_visible
+        seen = visible if how.get("source") == "memory unused" else memory_visible
+        seen = None if how.get("memory_mask") == "not used" else seen
         return equations.multi_head(t, memory, memory, w["cross"], seen, beside, n_heads)  # type: ignore[arg-type]
 
     start = x

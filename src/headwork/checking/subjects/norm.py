@@ -11,6 +11,7 @@ from headwork.checking import equations
 from headwork.checking.calling import Candidate, pick, role_of
 from headwork.checking.names import SIZE_NAMES
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
+from headwork.checking.subjects.blocks import flat
 from headwork.checking.subjects.simple import Target, ways, works
 from headwork.checking.wiring import norms
 
@@ -84,7 +85,9 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
 
 
 def wirings(target: Target, taken: set[str]) -> Iterator[Weights]:
-    given = "eps" in taken or any(role_of(n, ("eps",), SIZE_NAMES) for n in target.passed)
+    given = "eps" in taken or any(role_of(n, ("eps",), SIZE_NAMES) for n in flat(target.passed))
+    numbers = target.made.facts["numbers"] if target.made is not None else {}
+    kept = [v for n, v in numbers.items() if role_of(n, ("eps",), SIZE_NAMES) and isinstance(v, float)]
     own = [w for _, w in norms(target.parameters)]
     vectors = [t for t in target.parameters.values() if t.ndim >= 1]
     options: list[Weights] = own or [{}]
@@ -95,7 +98,7 @@ def wirings(target: Target, taken: set[str]) -> Iterator[Weights]:
     for w in options:
         if len(w) == 2 and set(w) == {"weight", "bias"}:
             pass
-        for eps in (GIVEN_EPS, *EPS) if given else EPS:
+        for eps in dict.fromkeys((*kept, *((GIVEN_EPS,) if given else ()), *EPS)):
             yield {**w, "eps": eps}
 
 
