@@ -22,7 +22,7 @@ from headwork.checking.option import Mistake
 from headwork.checking.pointing import find_line
 from headwork.checking.report import Finding, Report
 from headwork.checking.runner import ForkServer, Program, ProgramDiedError, ProgramError, Walls
-from headwork.checking.shrinking import numbers, smallest_case
+from headwork.checking.shrinking import pair, smallest_case
 from headwork.checking.subjects.attention import NO_CAUSAL
 from headwork.checking.subjects.every import SUBJECTS
 
@@ -462,7 +462,7 @@ def _wrong(
     if not mistakes:
         certainty = "its numbers are right in one call; this is not"
     case = smallest_case(replace(explanation, mistakes=mistakes)) if mistakes else None
-    shown = None if case is None else (case[0], numbers(case[1]), numbers(case[2]))
+    shown = None if case is None else (case[0], *pair(case[1], case[2]))
     return Report(
         verdict="wrong",
         sentence=findings[0].sentence,
@@ -489,7 +489,7 @@ def _case_of_evidence(evidence: Evidence) -> tuple[str, str, str] | None:
         right = evidence.subject.expected(case, reading, reading.wirings[0], {})
     except (RuntimeError, KeyError, ValueError, IndexError):
         return None
-    return describe(case), numbers(yours), numbers(right)
+    return describe(case), *pair(yours, right)
 
 
 def _other_notes(explanation: Explanation) -> list[str]:

@@ -194,7 +194,7 @@ def split(t: Tensor, heads: int, how: How) -> Tensor:
     batch, n, width = t.shape
     if how.get("split") == "view":
         return t.reshape(batch, heads, n, width // heads)
-    if how.get("split") == "interleaved":
+    if how.get("split") in ("interleaved", "joined otherwise"):
         return t.view(batch, n, width // heads, heads).permute(0, 3, 1, 2)
     return t.view(batch, n, heads, width // heads).transpose(1, 2)
 

@@ -226,8 +226,8 @@ class As:
 def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         key = str(len(tensors))
-        tensors[key] = value
-        return {"tensor": key}
+        tensors[key] = torch.view_as_real(value).contiguous() if value.is_complex() else value
+        return {"tensor": key, "complex": value.is_complex()}
     if isinstance(value, As):
         if value.kind == "new":
             kwargs = {k: _encode(v, tensors) for k, v in value.kwargs.items()}

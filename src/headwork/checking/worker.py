@@ -263,6 +263,8 @@ class Worker:
             return value
         kind, content = next(iter(value.items()))
         if kind == "tensor":
+            if value.get("complex"):
+                return torch.view_as_complex(tensors[content])
             return tensors[content].numpy() if self.numpy else tensors[content]
         if kind == "tuple":
             return tuple(self.decode(v, tensors) for v in content)
@@ -319,6 +321,7 @@ class Worker:
         dtype = torch.float64 if double else torch.float32
         if isinstance(made, nn.Module):
             made = made.to(dtype).eval()
+            fill_lazy(made)
         else:
             for value in getattr(made, "__dict__", {}).values():
                 if isinstance(value, nn.Module):
@@ -353,7 +356,8 @@ class Worker:
         for t in tensors.values():
             t.requires_grad_(grads and t.is_floating_point() and not self.numpy)
         with contextlib.redirect_stdout(io.StringIO()), torch.set_grad_enabled(grads):
-            result = (getattr(subject, method) if method else subject)(*values, **named)
+            named_call = method or ("forward" if not callable(subject) and hasattr(subject, "forward") else None)
+            result = (getattr(subject, named_call) if named_call else subject)(*values, **named)
         results: dict[str, Tensor] = {}
         answer: Header = {"result": self.encode(result, results)}
         answer["changed"] = [n for n, t in tensors.items() if not torch.equal(t.nan_to_num(), before[n].nan_to_num())]
@@ -379,6 +383,17 @@ class Worker:
         if isinstance(total, Tensor):
             torch.autograd.backward(total)
         return {n: None if p.grad is None else float(p.grad.abs().max()) for n, p in subject.named_parameters()}
+
+
+def fill_lazy(made: nn.Module, width: int = 12) -> None:
+    """Layers that learn their width from their first input (nn.LazyLinear) are given one of the usual width."""
+    lazy = [p for p in made.parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
+    taken = parameters_of(made.forward) or []
+    n_required = sum(not p["optional"] for p in taken)
+    for n in range(n_required, 0, -1) if lazy else ():
+        with contextlib.suppress(Exception), torch.no_grad():
+            made(*([torch.zeros(2, 5, width)] * n), *([None] * (n_required - n)))
+            return
 
 
 def plain_tensors(made: nn.Module) -> dict[str, Tensor]:
