@@ -107,9 +107,10 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print the table of the log, and run nothing")
     options = parser.parse_args()
     every = [(b, m, s) for s in styles() for b in BASES for m in (None, *b.mistakes)]
+    random.Random(options.seed).shuffle(every)  # what has been run at any time is a sample of the whole
     cells = [cell for cell in every if options.subject in cell[0].subject]
     if options.sample:
-        cells = random.Random(options.seed).sample(cells, min(options.sample, len(cells)))
+        cells = cells[: options.sample]
     records: dict[str, dict[str, Any]] = {}
     if options.log and options.log.exists() and (options.resume or options.table):
         lines = options.log.read_text(encoding="utf-8").splitlines()

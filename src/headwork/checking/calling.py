@@ -314,6 +314,8 @@ def _constructor_values(
         kwargs[name] = value
     if not unknown:
         yield [], kwargs, tuple(kwargs)
+        if "t" in kwargs:  # a width, beside d
+            yield [], {**kwargs, "t": sizes.get("d_model")}, tuple(kwargs)
         return
     used = {role_of(n, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES) for n in kwargs}
     pool = [

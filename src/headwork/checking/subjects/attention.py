@@ -24,6 +24,7 @@ from headwork.checking.calling import (
 )
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.runner import ProgramError, Result
+from headwork.checking.subjects.blocks import weight_arguments
 
 SCALE = ("scale", "scores")
 SCALE_MISTAKES = (
@@ -180,6 +181,8 @@ def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
 
 
 def readings(candidate: Candidate) -> Iterator[Reading]:
+    if weight_arguments(candidate):
+        return
     targets: list[tuple[Any, str]] = [(candidate.name, "")]
     d = SHAPES["cross"][2]
     if candidate.kind != "function":

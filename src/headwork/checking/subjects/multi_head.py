@@ -53,7 +53,9 @@ CONVENTIONS = (
 
 
 def wire(block: Block) -> list[Weights]:
-    return attention_wirings(block.parameters, block.n_heads) if block.parameters else []
+    if not block.parameters:
+        return [{}] if block.candidate is not None else []
+    return attention_wirings(block.parameters, block.n_heads)
 
 
 def readings(candidate: Candidate) -> Iterator[Reading]:
@@ -69,6 +71,8 @@ def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
     if how.get("output") in ("not used", "twice") and "o.weight" not in w:
         raise ValueError("there is no output projection")
     facts = reading.facts
+    if how.get("scale") == "n_heads" and facts["n_heads"] == 1:
+        raise ValueError("one head is as no scale")
     how = {**how, "blind": "anything"}
     return equations.multi_head(
         x, keys, values, w, case.get("visible"), how, facts["n_heads"], n_kv_heads=facts["n_kv_heads"]
@@ -93,7 +97,7 @@ SUBJECT = Subject(
     readings=readings,
     cases=cases,
     expected=expected,
-    kinds=("class", "instance"),
+    kinds=("function", "class", "instance"),
     strict=False,
     n_cases=4,
     reads=attention.aligned_only_if_causal,
