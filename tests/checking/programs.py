@@ -5,6 +5,7 @@ how products, softmax and roots are spelled, what arguments are called, and whet
 this knows how the check computes: the fragments are code, and the numbers are PyTorch's.
 """
 
+import ast
 import difflib
 import re
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ OPERATIONS = {
 }  # fmt: skip
 NAMES = {
     "short": {},
-    "long": {"q": "query", "k": "key", "v": "value", "x": "hidden_states", "scores": "attention_scores", "weights": "attention_probs", "memory": "encoder_hidden_states"},
-    "capital": {"q": "Q", "k": "K", "v": "V", "x": "inputs", "scores": "energy", "weights": "attn", "memory": "enc_out", "mask": "attn_mask"},
+    "long": {"q": "query", "k": "key", "v": "value", "x": "hidden_states", "scores": "attention_scores", "weights": "attention_probs", "memory": "encoder_hidden_states", "d_model": "hidden_size", "n_heads": "num_attention_heads", "d_ff": "intermediate_size", "seq_len": "max_len", "size": "seq_len", "radius": "half_width", "lengths": "valid_lens", "max_distance": "max_relative_position", "centers": "attention_centers", "input_ids": "targets", "rows": "n_rows", "columns": "n_columns", "img_size": "image_size", "img": "pixel_values", "idx": "input_ids", "dim": "hidden_dim", "max_len": "max_position_embeddings"},
+    "capital": {"q": "Q", "k": "K", "v": "V", "x": "inputs", "scores": "energy", "weights": "attn", "memory": "enc_out", "mask": "attn_mask", "d_model": "embed_dim", "n_heads": "num_heads", "d_ff": "ffn_dim", "seq_len": "length", "size": "sz", "lengths": "lens", "max_distance": "clip", "centers": "centre", "input_ids": "tokens", "rows": "height", "columns": "width", "in_channels": "channels", "img": "images", "idx": "tokens", "dim": "d_model", "max_len": "context_length"},
 }  # fmt: skip
 
 
@@ -65,9 +66,8 @@ def print_program(base: Base, mistake: str | None, style: tuple[str, str, str]) 
     for old, new in base.mistakes[mistake] if mistake else ():
         assert old in text, (base.name, mistake, old)
         text = text.replace(old, new)
-    text = expand(text, OPERATIONS[operations])
-    for old, new in NAMES[names].items():
-        text = re.sub(rf"(?<![\w.'\"]){old}(?![\w'\"(])(?!\s*=\s*None\s*,\s*bias)", new, text)
+    text = with_locals(expand(text, OPERATIONS[operations]), LOCALS[operations])
+    text = renamed(text, {old: new for old, new in NAMES[names].items() if base.name != "softmax" or old != "dim"})
     if form == "typed":
         text = typed(text)
     elif form != "plain":
@@ -77,6 +77,32 @@ def print_program(base: Base, mistake: str | None, style: tuple[str, str, str]) 
             else as_class(text, base.name, "nn.Module" if form == "wrapped" else "")
         )
     return HEADER + text
+
+
+LOCALS = {"operators": "{}", "functions": "{}_t", "methods": "my_{}", "modules": "{}_"}
+"""What variables inside of functions are called."""
+
+
+def renamed(text: str, names: dict[str, str], called: str = "(") -> str:
+    """All names at once; not attributes and strings, nor what is called."""
+    pattern = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    return (
+        re.sub(rf"(?<![\w.'\"])({pattern})(?![\w'\"{called}])(?!=[^=])", lambda m: names[m[1]], text) if names else text
+    )
+
+
+def with_locals(text: str, pattern: str) -> str:
+    """The variables of every function that are not its arguments, called otherwise."""
+    tree = ast.parse(text)
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
+    arguments = {a.arg for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for a in f.args.args}
+    stored = {
+        n.id
+        for f in functions
+        for n in ast.walk(f)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id not in arguments
+    }
+    return renamed(text, {name: pattern.format(name) for name in stored}, called="")
 
 
 def planted_lines(base: Base, mistake: str, style: tuple[str, str, str]) -> set[int]:
@@ -425,13 +451,13 @@ FEED_FORWARD = Base(
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        x = F.relu(self.fc1(x))
-        return self.fc2(self.dropout(x))
+        hidden = F.relu(self.fc1(x))
+        return self.fc2(self.dropout(hidden))
 """,
     {
         "act: missing": (("F.relu(self.fc1(x))", "self.fc1(x)"),),
-        "act: after": (("F.relu(self.fc1(x))", "self.fc1(x)"), ("return self.fc2(self.dropout(x))", "return F.relu(self.fc2(self.dropout(x)))")),
-        "act: twice": (("return self.fc2(self.dropout(x))", "return F.relu(self.fc2(self.dropout(x)))"),),
+        "act: after": (("F.relu(self.fc1(x))", "self.fc1(x)"), ("return self.fc2(self.dropout(hidden))", "return F.relu(self.fc2(self.dropout(hidden)))")),
+        "act: twice": (("return self.fc2(self.dropout(hidden))", "return F.relu(self.fc2(self.dropout(hidden)))"),),
         "act: before": (("F.relu(self.fc1(x))", "self.fc1(F.relu(x))"),),
         "activation: softmax": (("F.relu(self.fc1(x))", "SOFTMAX(self.fc1(x), -1)"),),
         "activation: sigmoid": (("F.relu(", "torch.sigmoid("),),
@@ -533,29 +559,55 @@ RELATIVE = Base(
         "rows: sum": (("at[None, :] - at[:, None]", "at[None, :] + at[:, None]"),),
     },
 )  # fmt: skip
+GRID = Base(
+    "grid positions",
+    "sinusoidal_positions_2d",
+    """def sinusoid(n, width):
+    at = torch.arange(n)[:, None]
+    i = torch.arange(0, width, 2)
+    angle = at / 10000 ** (i / width)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+
+
+def sinusoidal_positions_2d(rows, columns, d_model):
+    half = d_model // 2
+    of_rows = sinusoid(rows, half)[:, None, :].expand(rows, columns, half)
+    of_columns = sinusoid(columns, half)[None, :, :].expand(rows, columns, half)
+    return torch.cat([of_rows, of_columns], dim=-1)
+""",
+    {
+        "told: rows only": (("[of_rows, of_columns]", "[of_rows, of_rows]"),),
+        "told: columns only": (("[of_rows, of_columns]", "[of_columns, of_columns]"),),
+        "width: added": (("half = d_model // 2", "half = d_model"), ("torch.cat([of_rows, of_columns], dim=-1)", "of_rows + of_columns")),
+        "width: whole": (("10000 ** (i / width)", "10000 ** (i / (2 * width))"),),
+        "positions: one": (("torch.arange(n)", "torch.arange(1, n + 1)"),),
+    },
+)  # fmt: skip
 CAUSAL_MASK = Base(
     "causal mask",
     "causal_mask",
     """def causal_mask(size):
-    return torch.tril(torch.ones(size, size)).bool()
+    ones = torch.ones(size, size)
+    return torch.tril(ones).bool()
 """,
     {
-        "causal: one ahead": (("torch.ones(size, size))", "torch.ones(size, size), diagonal=1)"),),
-        "causal: itself hidden": (("torch.ones(size, size))", "torch.ones(size, size), diagonal=-1)"),),
-        "causal: everything": (("torch.tril(torch.ones(size, size))", "torch.ones(size, size)"),),
-        "causal: diagonal": (("torch.tril(torch.ones(size, size))", "torch.eye(size)"),),
+        "causal: one ahead": (("torch.tril(ones)", "torch.tril(ones, diagonal=1)"),),
+        "causal: itself hidden": (("torch.tril(ones)", "torch.tril(ones, diagonal=-1)"),),
+        "causal: everything": (("torch.tril(ones)", "ones"),),
+        "causal: diagonal": (("torch.tril(ones)", "torch.eye(size)"),),
     },
 )  # fmt: skip
 PADDING_MASK = Base(
     "padding mask",
     "padding_mask",
     """def padding_mask(lengths, max_len):
-    return torch.arange(max_len)[None, :] < lengths[:, None]
+    at = torch.arange(max_len)[None, :]
+    return at < lengths[:, None]
 """,
     {
         "end: one more": ((" < ", " <= "),),
         "end: one less": (("lengths[:, None]", "lengths[:, None] - 1"),),
-        "side: left": (("torch.arange(max_len)[None, :] < lengths[:, None]", "torch.arange(max_len)[None, :] >= max_len - lengths[:, None]"),),
+        "side: left": (("at < lengths[:, None]", "at >= max_len - lengths[:, None]"),),
         "side: first sentence": (("lengths[:, None]", "lengths[:1, None].expand(len(lengths), 1)"),),
     },
 )  # fmt: skip
@@ -873,6 +925,6 @@ class TransformerClassifier(nn.Module):
     },
 )  # fmt: skip
 BASES = (
-    ATTENTION, CAUSAL_ATTENTION, SELF_ATTENTION, SOFTMAX, MULTI_HEAD, CAUSAL_SELF, LAYER_NORM, RMS_NORM, GELU, FEED_FORWARD, SINUSOID, LEARNED, ROTARY, ALIBI,
+    ATTENTION, CAUSAL_ATTENTION, SELF_ATTENTION, SOFTMAX, MULTI_HEAD, CAUSAL_SELF, LAYER_NORM, RMS_NORM, GELU, FEED_FORWARD, SINUSOID, GRID, LEARNED, ROTARY, ALIBI,
     RELATIVE, CAUSAL_MASK, PADDING_MASK, WINDOW_MASK, PATCHES, POOLING, GAUSSIAN, LOSS, ENCODER_LAYER, DECODER_LAYER, GPT, VIT, SEQ2SEQ, ENCODER_MODEL,
 )  # fmt: skip

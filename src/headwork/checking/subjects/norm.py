@@ -98,7 +98,7 @@ def wirings(target: Target, taken: set[str]) -> Iterator[Weights]:
     for w in options:
         if len(w) == 2 and set(w) == {"weight", "bias"}:
             pass
-        for eps in dict.fromkeys((*kept, *((GIVEN_EPS,) if given else ()), *EPS)):
+        for eps in kept or dict.fromkeys((*((GIVEN_EPS,) if given else ()), *EPS)):
             yield {**w, "eps": eps}
 
 
