@@ -94,7 +94,10 @@ def table(records: list[dict[str, Any]]) -> str:
         rows.append("| " + " | ".join([subject, *(str(c[n]) for n in numbers)]) + " |")
     slowest = max(records, key=lambda r: r.get("seconds", 0))
     seconds = sum(r.get("seconds", 0) for r in records)
-    return "\n".join(rows) + f"\n\n{len(records)} programs, {seconds:.0f} s; the slowest {slowest['seconds']} s ({slowest['cell']})"
+    return (
+        "\n".join(rows)
+        + f"\n\n{len(records)} programs, {seconds:.0f} s; the slowest {slowest['seconds']} s ({slowest['cell']})"
+    )
 
 
 def main() -> None:
@@ -132,7 +135,10 @@ def main() -> None:
                     else (record["names"] == [cell[1]] and record["line"])
                 )
                 if not good:
-                    print(f"{record['cell']} | {record['verdict']} | {record['names']} | {record['sentence'][:110]}", flush=True)
+                    print(
+                        f"{record['cell']} | {record['verdict']} | {record['names']} | {record['sentence'][:110]}",
+                        flush=True,
+                    )
     known = {key_of(cell) for cell in cells}
     print("\n" + table([record for key, record in records.items() if key in known]))
 

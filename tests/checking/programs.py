@@ -20,7 +20,7 @@ OPERATIONS = {
 }  # fmt: skip
 NAMES = {
     "short": {},
-    "long": {"q": "query", "k": "key", "v": "value", "x": "hidden_states", "scores": "attention_scores", "weights": "attention_probs", "memory": "encoder_hidden_states", "d_model": "hidden_size", "n_heads": "num_attention_heads", "d_ff": "intermediate_size", "seq_len": "max_len", "size": "seq_len", "radius": "half_width", "lengths": "valid_lens", "max_distance": "max_relative_position", "centers": "attention_centers", "input_ids": "targets", "rows": "n_rows", "columns": "n_columns", "img_size": "image_size", "img": "pixel_values", "idx": "input_ids", "dim": "hidden_dim", "max_len": "max_position_embeddings"},
+    "long": {"q": "query", "k": "key", "v": "value", "x": "hidden_states", "scores": "attention_scores", "weights": "attention_probs", "memory": "encoder_hidden_states", "d_model": "hidden_size", "n_heads": "num_attention_heads", "d_ff": "intermediate_size", "seq_len": "max_len", "size": "seq_len", "radius": "half_width", "lengths": "valid_lens", "max_distance": "max_relative_position", "centers": "attention_centers", "input_ids": "token_ids", "rows": "n_rows", "columns": "n_columns", "img_size": "image_size", "img": "pixel_values", "idx": "input_ids", "dim": "hidden_dim", "max_len": "max_position_embeddings"},
     "capital": {"q": "Q", "k": "K", "v": "V", "x": "inputs", "scores": "energy", "weights": "attn", "memory": "enc_out", "mask": "attn_mask", "d_model": "embed_dim", "n_heads": "num_heads", "d_ff": "ffn_dim", "seq_len": "length", "size": "sz", "lengths": "lens", "max_distance": "clip", "centers": "centre", "input_ids": "tokens", "rows": "height", "columns": "width", "in_channels": "channels", "img": "images", "idx": "tokens", "dim": "d_model", "max_len": "context_length"},
 }  # fmt: skip
 
@@ -84,11 +84,14 @@ LOCALS = {"operators": "{}", "functions": "{}_t", "methods": "my_{}", "modules":
 
 
 def renamed(text: str, names: dict[str, str], called: str = "(") -> str:
-    """All names at once; not attributes and strings, nor what is called."""
+    """All names at once; not attributes and strings, nor what is called or given by its name."""
+    if not names:
+        return text
     pattern = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-    return (
-        re.sub(rf"(?<![\w.'\"])({pattern})(?![\w'\"{called}])(?!=[^=])", lambda m: names[m[1]], text) if names else text
-    )
+    found = rf"(?<![\w.'\"])({pattern})(?![\w'\"{called}])"
+    lines = text.splitlines(keepends=True)
+    given = [found if line.lstrip().startswith("def ") else found + r"(?!=[^=])" for line in lines]
+    return "".join(re.sub(g, lambda m: names[m[1]], line) for g, line in zip(given, lines, strict=True))
 
 
 def with_locals(text: str, pattern: str) -> str:
@@ -165,7 +168,7 @@ def typed(text: str) -> str:
         new = []
         for part in parts:
             argument, _, default = part.partition("=")
-            if argument == "self" or argument == "config":
+            if argument in ("self", "config"):
                 new.append(part)
             elif name == "__init__":
                 kind = "float" if argument in ("eps", "dropout") else "int"

@@ -280,9 +280,10 @@ def _constructor_values(
 ) -> Iterator[tuple[list[Any], dict[str, Any], tuple[str, ...]]]:
     kwargs: dict[str, Any] = {}
     unknown: list[str] = []
+    roles = sorted((r for r in sizes if r in SIZE_NAMES), key=lambda r: r != "n_channels")  # channels of an image first
     for p in parameters:
         name = p["name"]
-        role = role_of(name, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES)
+        role = role_of(name, roles, SIZE_NAMES)
         if _is_config(p):
             config = make_config(candidate, p, sizes)
             if config is not None:
@@ -314,6 +315,9 @@ def _constructor_values(
         kwargs[name] = value
     if not unknown:
         yield [], kwargs, tuple(kwargs)
+        shapes = {n: [v] for n, v in kwargs.items() if n.endswith("shape") and isinstance(v, int)}
+        if shapes:
+            yield [], {**kwargs, **shapes}, tuple(kwargs)
         if "t" in kwargs:  # a width, beside d
             yield [], {**kwargs, "t": sizes.get("d_model")}, tuple(kwargs)
         return

@@ -299,6 +299,8 @@ def _judge(candidate: Candidate, found: finding.Found, hints: int) -> Report:
         try:
             evidence = gather(candidate, subject)
             explanation = explain(evidence, seconds=4.0 if found.sure else 1.5) if evidence.readings else None
+            if explanation is not None and explanation.mistakes and not _is_exact(explanation, candidate):
+                explanation = None
         except (ProgramError, ProgramDiedError) as error:
             problem = error
             if isinstance(error, ProgramDiedError):
@@ -318,6 +320,14 @@ def _judge(candidate: Candidate, found: finding.Found, hints: int) -> Report:
         return _report(candidate, found, best[1], best[2], hints)
     except ProgramDiedError as error:
         return _could_not_run(candidate, found, error, hints)
+
+
+def _is_exact(explanation: Explanation, candidate: Candidate) -> bool:
+    """A mistake that agrees only roughly is one only where the program computes in single precision."""
+    return explanation.exact or bool(
+        not candidate.source
+        or re.search(r"(?i)float|half|type_as|torch\.tensor\(|as_tensor|\.to\(|dtype", candidate.source)
+    )
 
 
 def _could_not_run(
@@ -432,10 +442,12 @@ def _report(
             sentence=sentence,
             read_as=read_as,
             notes=tuple(notes),
-            certainty="; ".join([
-                *([f"right as well with {', '.join(tried.right)}"] if tried.right else []),
-                f"not looked at: {', '.join([*tried.not_looked_at, 'half precision', 'speed', 'training'])}",
-            ]),
+            certainty="; ".join(
+                [
+                    *([f"right as well with {', '.join(tried.right)}"] if tried.right else []),
+                    f"not looked at: {', '.join([*tried.not_looked_at, 'half precision', 'speed', 'training'])}",
+                ]
+            ),
             not_looked_at=tried.not_looked_at,
             **common,
         )

@@ -48,6 +48,7 @@ def attention_weights(
         "n_heads": q.shape[1] ** -0.5 if q.ndim > 3 else 1.0,
         "twice": d**-1.0,
         "after": 1.0,
+        "after, d_model": 1.0,
         "square": d**-2.0,
     }[str(scale)]
     scores = scores * factor
@@ -57,6 +58,8 @@ def attention_weights(
         weights = weights.masked_fill(~seen.any(-1, keepdim=True), float("nan"))
     if how.get("hidden") == "after" and seen is not None:
         weights = weights * seen
+    if scale == "after, d_model":
+        return weights * (d_model or d) ** -0.5
     return weights * d**-0.5 if scale == "after" else weights
 
 

@@ -126,8 +126,8 @@ def _try(
     candidate: Candidate, subject: Subject, explanation: Explanation, flag: Flag
 ) -> bool | tuple[Explanation, tuple[Mistake, ...]] | None:
     """True where it is right; an explanation where it is wrong; None where that cannot be told."""
-    where = "made_with" if flag.in_constructor else "options"
-    other = replace(candidate, **{where: {flag.name: flag.value}})
+    given = {flag.name: flag.value}
+    other = replace(candidate, made_with=given) if flag.in_constructor else replace(candidate, options=given)
     try:
         evidence = gather(other, subject)
         found = explain(evidence, seconds=2.0) if evidence.readings else None

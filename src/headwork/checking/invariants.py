@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from headwork.checking.calling import Candidate
+from headwork.checking.calling import Candidate, role_of
 from headwork.checking.judging import Evidence, Explanation
 from headwork.checking.option import Case, Reading, Subject
 from headwork.checking.runner import ProgramError
@@ -117,6 +117,8 @@ def finite(candidate: Candidate, subject: Subject, reading: Reading) -> Iterator
 def future(candidate: Candidate, subject: Subject, reading: Reading) -> Iterator[Broken]:
     """Where the name says causal, a later token does not change an earlier result."""
     if not re.search(r"(?i)causal|masked|decoder|gpt", candidate.name):
+        return
+    if any(role_of(p["name"], ("mask", "tgt_mask")) for p in candidate.parameters):  # whoever calls it hides the future
         return
     case = subject.cases(reading, 1)
     key = "ids" if "ids" in case else "x"

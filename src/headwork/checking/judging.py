@@ -9,8 +9,10 @@ from torch import Tensor
 
 from headwork.checking.calling import Candidate
 from headwork.checking.option import Case, How, Mistake, Reading, Subject, Weights
-from headwork.checking.runner import ProgramError
+from headwork.checking.runner import ProgramDiedError, ProgramError
 
+UNREADABLE = (RuntimeError, ValueError, IndexError, KeyError, TypeError, AttributeError)
+"""What an answer of another shape than any that is known raises here, in this process."""
 TOLERANCE = 1e-7
 ROUGH = 3e-5
 """Of the largest number, for programs that compute in single precision somewhere."""
@@ -62,6 +64,10 @@ def gather(candidate: Candidate, subject: Subject, limit: int = 300) -> Evidence
                 if error.is_final:
                     break
                 continue
+            except UNREADABLE as error:
+                if isinstance(error, ProgramDiedError):
+                    raise
+                continue
             if "output" in answer:
                 found = (reading, case, answer["output"])
                 evidence.readings.append(found)
@@ -77,6 +83,9 @@ def gather(candidate: Candidate, subject: Subject, limit: int = 300) -> Evidence
                 break
     except ProgramError as error:
         evidence.error = error
+    except UNREADABLE as error:
+        if isinstance(error, ProgramDiedError):
+            raise
     evidence.readings.sort(key=lambda found: found[0].cost)
     return evidence
 

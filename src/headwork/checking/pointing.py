@@ -32,7 +32,7 @@ FEATURES: dict[str, Feature] = {
     "base 2": Feature(r"exp2|2(\.0)?\s*\*\*|pow\(2"),
     "sigmoid": Feature(r"sigmoid", owner=ATTENTION),
     "scale": Feature(r"sqrt|\*\*\s*\(?-?\s*(0?\.5|0?\.25|2|1\s*/\s*[24])|(?i:scale(?!d_dot)|temper)|/\s*(self\.)?(math\.)?d(_k|_model|im|k|_head)?\b|/\s*\w*\.(size|shape)|rsqrt|pow\(", owner=ATTENTION),
-    "width": Feature(r"(?:sqrt\(|\(|/|\*)\s*\(?((?:self\.)?(?!\w*d_model|\w*dim_model|\w*dropout)(?:\w+_)?(?:d|dk|d_k|d_head|dim|head_dim|dim_head|scale|depth|size|scaling|inv_scale|norm_fact)\w*)\b\)*\s*(?:\*\*|,|\)|$)", owner=ATTENTION, follow=True),
+    "width": Feature(r"(?:sqrt\(|\(|/|\*)\s*\(?((?:self\.)?(?!\w*(?:d_model|dim_model|hidden|emb|dropout))(?:\w+_)?(?:d|dk|d_k|d_head|dim|head_dim|dim_head|scale|depth|scaling|inv_scale|norm_fact)\w*)\b\)*\s*(?:\*\*|,|\)|$)", owner=ATTENTION, follow=True),
     "scores": Feature(r"@|matmul|bmm|einsum|cdist|normalize|dot\(|baddbmm|\bmm\(|F\.cosine_similarity|scaled_dot_product_attention\(", owner=ATTENTION),
     "normalize": Feature(r"normalize|norm\(|cosine", owner=ATTENTION),
     "weights": Feature(r"(?:(?:matmul|bmm|einsum|mm|dot)\((?:[\"'][^\"']*[\"'],)?\s*|\(|return |=\s*)\(?(?!torch\b|np\b|F\b)(\w+)(?:\s*@|,|\.matmul|\.bmm|\.mm\()", "last", owner=ATTENTION, follow=True),
@@ -158,6 +158,18 @@ def own_source(source: str, name: str) -> str:
     """The lines of a function or class, and of what it uses of the same file."""
     lines = source.splitlines()
     return "\n".join(_code(lines[n - 1]) for _, numbers in _parts(source, name)[:-1] for n in numbers) or source
+
+
+def is_whole(source: str) -> bool:
+    """Whether a program uses no part of another file."""
+    known = r"(torch|math|numpy|einops|typing|dataclasses|functools|collections|copy|abc|enum|os|sys|time|random|__future__|itertools|re|json|jaxtyping|torchvision|matplotlib|tqdm)\b"
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return False
+    return not any(
+        isinstance(n, ast.ImportFrom) and (n.level > 0 or not re.match(known, n.module or "")) for n in ast.walk(tree)
+    )
 
 
 def _code(line: str) -> str:

@@ -310,7 +310,9 @@ class Worker:
         if isinstance(value, tuple | list) or inspect.isgenerator(value):
             return {"list": [self.encode(v, tensors, depth + 1) for v, _ in zip(value, range(100), strict=False)]}
         if hasattr(value, "__dict__") and vars(value):
-            return {"dict": {k: self.encode(v, tensors, depth + 1) for k, v in vars(value).items() if k[0] != "_"}}
+            return {
+                "dict": {k: self.encode(v, tensors, depth + 1) for k, v in vars(value).items() if not k.startswith("_")}
+            }
         return {"other": type(value).__name__}
 
     def make(
@@ -409,7 +411,7 @@ def plain_tensors(made: nn.Module) -> dict[str, Tensor]:
 def weights_of(made: Any) -> dict[str, Tensor]:
     """Parameters by name; of an object that is no module, its tensors and the parameters of its modules."""
     if isinstance(made, nn.Module):
-        own = dict(made.named_parameters())
+        own: dict[str, Tensor] = dict(made.named_parameters())
         return own or plain_tensors(made)
     found: dict[str, Tensor] = {}
     for name, value in getattr(made, "__dict__", {}).items():

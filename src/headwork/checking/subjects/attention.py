@@ -38,6 +38,7 @@ SCALE_MISTAKES = (
     Mistake("scale", "d_value", "The scores are scaled by the width of the values, not of the keys.", "Look at the number under the root.", "Whose dot product is it?", ("width", "scale", "scores"), "variance-of-dot-product"),
     Mistake("scale", "n_heads", "The scores are scaled by the number of heads, not by the width of a head.", "Look at the number under the root.", "Which axis does that size belong to?", ("width", "scale", "scores"), "variance-of-dot-product"),
     Mistake("scale", "after", "The scale is applied after the softmax, to the weights: they no longer sum to 1.", "Look at the order of scale and softmax.", "What do the rows of your weights sum to?", SCALE, "softmax-saturates"),
+    Mistake("scale", "after, d_model", "The weights are divided by the square root of the width of the model after the softmax: the scores should be divided, before it, and by the width of a head.", "Look at the order of scale and softmax, and at the number.", "What do the rows of your weights sum to?", SCALE, "softmax-saturates"),
     Mistake("scale", "square", "The scores are divided by d squared, not by the square root of d.", "Look at the scale of the scores.", "Is it d**0.5 or d**2?", SCALE, "variance-of-dot-product"),
 )  # fmt: skip
 SOFTMAX = ("softmax",)
@@ -379,7 +380,7 @@ SUBJECT = Subject(
     name="attention",
     title="scaled dot-product attention",
     pattern=r"(masked_|my_|causal_|self_|cross_|single_head_|simple_|basic_)*(scaled_?)?(dot_?)?(prod(uct)?_?)?attention(_?(function|fn|weights|scores|head|mechanism|op|forward|v\d|\d))?|sdpa?|.*scaled_?dot.*|attend|.*dot_?product_?attention.*|attn|compute_attention.*|calc_attention.*|attention_.*",
-    mistakes=tuple(m for m in MISTAKES if m.value not in ("d_model",)),
+    mistakes=tuple(m for m in MISTAKES if m.value not in ("d_model", "after, d_model")),
     conventions=CAUSAL_CONVENTIONS,
     readings=readings,
     cases=cases,

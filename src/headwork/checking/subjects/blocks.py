@@ -25,7 +25,7 @@ from headwork.checking.calling import (
 )
 from headwork.checking.names import SIZE_NAMES
 from headwork.checking.option import Case, Reading, Weights
-from headwork.checking.pointing import own_source
+from headwork.checking.pointing import is_whole, own_source
 from headwork.checking.runner import Made, ProgramError, Result
 from headwork.checking.wiring import random_parameters
 
@@ -92,7 +92,9 @@ def function_blocks(candidate: Candidate, sizes: Mapping[str, Any]) -> Iterator[
     heads = [n for n in counts if role_of(n, ("n_heads",), SIZE_NAMES)]
     if not names and not heads:
         return
-    for fused in ((d, 3 * d), (3 * d, d)) if any("qkv" in n.lower() or "in_proj" in n.lower() for n in names) else ((d, d),):
+    for fused in (
+        ((d, 3 * d), (3 * d, d)) if any("qkv" in n.lower() or "in_proj" in n.lower() for n in names) else ((d, d),)
+    ):
         shapes = {
             n: ((3 * d,) if max(fused) > d and re.search(r"(?i)qkv|in_proj", n) else (d,))
             if re.match(r"(?i)b|.*(bias|_b)$", n)
@@ -156,7 +158,7 @@ def describe(
 
 def may_be(candidate: Candidate) -> set[str] | None:
     """Which conventions the source can hold at all; without a source, any."""
-    if not candidate.source:
+    if not candidate.source or not is_whole(candidate.source):
         return None
     own = own_source(candidate.source, candidate.name)
     signs = {

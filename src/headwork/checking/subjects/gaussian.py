@@ -46,7 +46,9 @@ def class_readings(candidate: Candidate) -> Iterator[Reading]:
         return {}
 
     facts = {"seed": candidate.program.first_seed, "one": False, "kind": "weights"}
-    reading = Reading((f"made of ({', '.join(names.values())})", "scores of every pair of pixels"), run, 0.0, facts=facts)
+    reading = Reading(
+        (f"made of ({', '.join(names.values())})", "scores of every pair of pixels"), run, 0.0, facts=facts
+    )
     if works(run, cases(reading, 0)):
         yield reading
 

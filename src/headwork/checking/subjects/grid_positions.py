@@ -26,7 +26,7 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
     targets: list[tuple[str | int, dict[str, Tensor]]] = [(candidate.name, {})]
     if candidate.kind != "function":
         targets = [(made.id, made.parameters() if made.shapes else {}) for made, _ in make(candidate, SIZES)]
-    role_sets = (("x",), ("rows", "columns", "d"), ("grid", "d"), ()) if candidate.kind == "function" else (("x",), ())
+    role_sets: tuple[tuple[str, ...], ...] = (("x",), ("rows", "columns", "d"), ("grid", "d"), ())
     for target, parameters in targets:
         tables = [t.reshape(ROWS, COLUMNS, D) for t in parameters.values() if t.numel() == ROWS * COLUMNS * D]
         for roles in role_sets:

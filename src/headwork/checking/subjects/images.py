@@ -249,7 +249,8 @@ def pool_wirings(target: Target) -> Iterator[Weights]:
         attend = {n: t for n, t in rest.items() if n not in feed and n not in normal}
         for heads in (2, 1):
             for w in attention_wirings(attend, heads)[:12]:
-                for up in feed_forward_wirings(feed)[:2] or [None]:
+                fed: list[Weights | None] = [*feed_forward_wirings(feed)[:2]]
+                for up in fed or [None]:
                     own = {"query": target.parameters[probe].reshape(1, 1, POOL_D), "attention": w, "feed": up}
                     yield {**own, "norm": norms(normal)[0][1] if normal else None, "n_heads": heads}
 

@@ -10,7 +10,7 @@ from headwork.checking import equations
 from headwork.checking.calling import Candidate
 from headwork.checking.layering import layer_wirings
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
-from headwork.checking.pointing import own_source
+from headwork.checking.pointing import is_whole, own_source
 from headwork.checking.subjects import activation, attention, multi_head
 from headwork.checking.subjects.blocks import USUAL_SIZES, Block, block_readings, cases
 
@@ -138,7 +138,7 @@ def layer(
 
 def unlikely(candidate: Candidate) -> set[tuple[str, object]]:
     """Conventions that the source does not hold: an activation that is not named, say."""
-    if not candidate.source:
+    if not candidate.source or not is_whole(candidate.source):
         return set()
     own = own_source(candidate.source, candidate.name).lower()
     signs = {"relu": "relu", "gelu": "gelu", "gelu tanh": "tanh", "silu": r"silu|swish"}

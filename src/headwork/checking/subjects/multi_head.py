@@ -71,8 +71,8 @@ def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
     if how.get("output") in ("not used", "twice") and "o.weight" not in w:
         raise ValueError("there is no output projection")
     facts = reading.facts
-    if how.get("scale") == "n_heads" and facts["n_heads"] == 1:
-        raise ValueError("one head is as no scale")
+    if how.get("scale") == "d_value" or (how.get("scale") == "n_heads" and facts["n_heads"] == 1):
+        raise ValueError("values are as wide as keys, and the root of one head is 1")
     how = {**how, "blind": "anything"}
     return equations.multi_head(
         x, keys, values, w, case.get("visible"), how, facts["n_heads"], n_kv_heads=facts["n_kv_heads"]
