@@ -21,9 +21,9 @@ ROOT = Path(__file__).parent.parent
     [
         "README.md",
         "docs/guide.md",
-        "docs/convolution.md",
+        pytest.param("docs/convolution.md", marks=pytest.mark.slow),
         "docs/data.md",
-        "docs/own.md",
+        pytest.param("docs/own.md", marks=pytest.mark.slow),
         "docs/pretrained.md",
         "docs/choices.md",
         "docs/generation.md",
@@ -56,6 +56,7 @@ def test_the_pages_about_a_real_model(monkeypatch, capsys):
     assert doctest.DocTestRunner().run(lines).failed == 0
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(capsys):
     notebook = json.loads((ROOT / "docs/quickstart.ipynb").read_text(encoding="utf-8"))
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -71,6 +72,7 @@ def are_real(arguments: list[str]) -> bool:
     return not any(re.fullmatch(r"[A-Z]+(\.\w+)?", argument) for argument in arguments)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
     """In their order, in an empty folder; trainings stop after two steps."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -129,6 +131,7 @@ def test_the_search_finds_the_commands() -> None:
     assert "convert runs/digits-resnet --out as-attention" in commands_in("docs/convolution.md")
 
 
+@pytest.mark.slow
 def test_the_cheap_commands_of_the_documents_run(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     found = {command for name in DOCUMENTS for command in commands_in(name)}

@@ -68,6 +68,7 @@ LATE = {
         ("onnx", "onnxruntime", "onnxscript"),
         lambda: hw.export(hw.models.published("digits-vit").build(), "nowhere/model.onnx"),
     ),
+    "anywidget": lambda: hw.explore("digits-vit"),
     "jinja2": lambda: hw.hub.render_chat("", [{"role": "user", "content": "Hello"}]),
 }
 """What imports a package when it is called."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headwork import choices as choices
     from headwork import convert as convert
     from headwork import data as data
+    from headwork import explorer as explorer
     from headwork import figures as figures
     from headwork import functional as functional
     from headwork import generation as generation
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from headwork.convert import lora as lora
     from headwork.convert import merge_lora as merge_lora
     from headwork.convert import to_torch as to_torch
+    from headwork.explorer import explore as explore
     from headwork.hub import export as export
     from headwork.hub import load as load
     from headwork.hub import save as save
@@ -57,6 +59,7 @@ _PACKAGES = (
     "choices",
     "convert",
     "data",
+    "explorer",
     "figures",
     "functional",
     "generation",
@@ -81,6 +84,7 @@ _FROM = {
     **dict.fromkeys(("export", "load", "save"), "hub"),
     "quantize": "quantization",
     "check": "checking",
+    "explore": "explorer",
     "train": "training",
 }
 

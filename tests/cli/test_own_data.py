@@ -47,7 +47,8 @@ def test_a_table_is_learned(reviews: Path) -> None:
 def test_what_was_found_and_an_estimate_are_said(
     reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["train", "--resume", str(reviews / "run")]) == 0
+    data = ("--data", str(reviews / "reviews.csv"))
+    assert main(["train", "sst2-encoder", *data, "--out", str(tmp_path / "run"), *LITTLE, *SMALL]) == 0
     said = capsys.readouterr()
     words = said.out + said.err
     assert "60 texts in" in words
@@ -115,6 +116,7 @@ def test_wrong_questions(
     assert not Path("answers.txt").exists()
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_known_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_small_sets(tmp_path / "sets")
     wrong = say(capsys, "train", "digits-vit", "--data-dir", tmp_path, code=2)

@@ -15,7 +15,7 @@ from headwork.cli import main
 from headwork.cli.convert import Convert
 from headwork.cli.predict import Predict, image_reader, text_reader
 from headwork.cli.training_flags import TrainingFlags
-from headwork.data import Tokenizer, sample_digit
+from headwork.data import Dates, Tokenizer, sample_digit
 from headwork.generation import decode_stream
 from headwork.models import describe
 from headwork.recipes import find_recipe, override
@@ -30,6 +30,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for recipe in ("digits-vit", "digits-gaussian", "digits-resnet", "dates", "text-gpt"):
         config = find_recipe(recipe)
+        if isinstance(config.data, Dates):
+            config = replace(config, data=replace(config.data, n_train=2000, n_valid=30, n_test=30))
         train_run(new_run(override(config, TrainingFlags(steps=2).overrides(config)), folder / recipe))
     return folder
 

@@ -44,6 +44,7 @@ def test_sentences_are_all_there_with_their_labels():
     assert all(2 * sum(part.labels) == len(part.labels) for part in reviews)
 
 
+@pytest.mark.slow
 def test_no_text_of_imdb_is_in_two_parts():
     reviews = read(Reviews())
     words = Counter(map(in_words, all_texts(reviews)))
@@ -53,7 +54,7 @@ def test_no_text_of_imdb_is_in_two_parts():
     assert not any("<br" in text for text in all_texts(reviews))
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2))])
 def test_neighbours_stay_together(seed):
     """The reviews of one film follow each other in the package, so each part is one run of them for each label."""
     sentences = {in_words(row["text"]): i for i, row in enumerate(package()) if row["source"] == "rotten_tomatoes"}

@@ -52,7 +52,9 @@ def uniform(weights):
 # --- what is put in flows on ---
 
 
-@pytest.mark.parametrize("make", MODELS)
+@pytest.mark.parametrize(
+    "make", [pytest.param(make, marks=pytest.mark.slow if make is small_translator else ()) for make in MODELS]
+)
 def test_every_point_of_every_model_is_patched_as_by_a_raw_hook(make):
     model = make()
     inputs = inputs_of(model)

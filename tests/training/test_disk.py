@@ -23,6 +23,7 @@ def stopped(folder: Path, looks: int = 5, **changes: object) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_while_a_checkpoint_is_written(tmp_path: Path, children: Children) -> None:
     alone, run = small_run(tmp_path / "alone", "resnet"), stopped(tmp_path / "run", kind="resnet")
     child = children.start("tests.training.child_work:with_small_files", 5000, ["train", "--resume", str(run.folder)])

@@ -33,6 +33,7 @@ from headwork.training import AdamW, Run, StoppedError, TrainingConfig, open_run
 from headwork.training import checkpoints as saving
 from headwork.training.checkpoints import checkpoints
 from headwork.training.display import Quiet, Values
+from headwork.training.estimate import Estimate, estimate
 from headwork.training.optimiser import learning_rate
 from headwork.training.plan import Plan, ordered_batches
 from headwork.training.recorder import make_watchers
@@ -363,3 +364,24 @@ def test_nothing_is_said_before_the_check(tmp_path: Path) -> None:
     train_run(run, ears)
     assert len(ears.estimates) == 1
     assert ears.said == [f"vit in {run.folder}", at_the_end(run)]
+
+
+def test_what_is_left_is_said_when_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def note(*arguments: object) -> Estimate:
+        asked.append(arguments[-1])  # type: ignore[arg-type]
+        return estimate(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("headwork.training.loop.estimate", note)
+    run = small_run(tmp_path / "run", steps=3)
+    with pytest.raises(StoppedError):
+        train_run(run, Ears(), StopAfter(2))
+    ears = Ears()
+    train_run(run, ears)
+    assert asked == [0, 2]
+    assert ears.said[1] == "going on from step 2 of 3"
+    assert len(ears.estimates) == 1
+    again = Ears()
+    train_run(run, again)
+    assert again.estimates == []

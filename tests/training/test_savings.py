@@ -1,6 +1,7 @@
 """Gradient checkpointing changes no number; texts of one length share a batch; an estimate changes nothing."""
 
 import copy
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,6 +149,18 @@ def test_an_estimate_changes_nothing_and_grows_with_the_run() -> None:
     assert found.minutes > 0
     smaller = estimate(model, data.task, data.train.batch(range(4), 0), len(data.valid), plan)
     assert smaller.n_bytes < found.n_bytes
+
+
+def test_an_estimate_is_of_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock on which every trial step takes 0.6 s: of 32 examples, so 20 steps take 12 s."""
+    ticks = itertools.count(0.0, 0.6)
+    monkeypatch.setattr("headwork.training.estimate.time.perf_counter", lambda: next(ticks))
+    data = Digits().load()
+    plan = Plan.of(data.train, TrainingConfig(batch_size=32, steps=20, evaluate_every=5))
+    batch, n_valid = data.train.batch(range(32), 0), 96
+    left = [estimate(MODEL.build(), data.task, batch, n_valid, plan, step).minutes * 60 for step in (0, 5, 12, 19)]
+    of_evaluation = 96 / 3 / 32 * 0.6
+    assert left == pytest.approx([n * 0.6 + m * of_evaluation for n, m in ((20, 4), (15, 3), (8, 2), (1, 1))])
 
 
 def test_a_folder_that_changed_is_refused_by_resume(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_only_a_second_ctrl_c_is_impatience() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, children: Children) -> None:
     run = endless(tmp_path / "run")
     child = children.start("tests.training.child_work:slowly", ["train", "--resume", str(run.folder)])

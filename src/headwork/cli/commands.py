@@ -22,6 +22,7 @@ from headwork.cli.arguments import Terminal, complain
 from headwork.cli.check import Check
 from headwork.cli.compare import Compare
 from headwork.cli.convert import Convert
+from headwork.cli.explore import Explore
 from headwork.cli.export import Export
 from headwork.cli.generate import Generate
 from headwork.cli.inspection import Cost, Models, Trace
@@ -55,6 +56,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
         Trace,
         Cost,
         Models,
+        Explore,
         Lab,
         Check,
     )

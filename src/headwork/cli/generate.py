@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import UseAppendAction, arg
 
+from headwork.cli.answers import Answers
 from headwork.cli.arguments import OfRun, complain, lines_of_stdin, warn_of_unknown, without_denormals
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ Message = dict[str, str]
 class Generate(OfRun):
     """Continue a text with the language model of a run, or of a folder of Hugging Face's or a GGUF file.
 
-    Without --prompt, each line of stdin is one; a model with a chat template then answers, and remembers what was said.
+    Without --prompt and --file, each line of stdin is one; a model with a chat template then answers, and remembers
+    what was said.
     """
 
     prompt: Annotated[str | None, arg(help="The beginning of the text; else the lines of stdin.")] = None
@@ -56,13 +58,15 @@ class Generate(OfRun):
     measure: Annotated[
         Path | None, arg(help="With --weights int8: a text, on which both are measured; nothing is generated.")
     ] = None
+    file: Annotated[Path | None, arg(help="Continue each line of this UTF-8 file, each for itself.")] = None
+    out: Annotated[Path | None, arg(help="Write the texts to this new file: .csv, .json or .jsonl.")] = None
     json: Annotated[bool, arg(help="Print JSON for a program to read, when all is there.")] = False
 
     @without_denormals()
     def run(self) -> None:
         import torch
 
-        sampling = self.sampling()
+        sampling, prompts, answers = self.sampling(), self.all_prompts(), Answers(self.out)
         model, tokenizer, end = self.open_language_model()
         if self.weights == "int8":
             model = self.quantize(model, tokenizer)
@@ -74,31 +78,50 @@ class Generate(OfRun):
         template = getattr(tokenizer, "chat_template", None)
         if self.chat and template is None:
             raise ValueError(f"chat needs a model with a chat template, got {self.run_folder}")
-        chats = self.chat or (self.prompt is None and template is not None)
-        if self.prompt is None and sys.stdin.isatty():
+        of_stdin = self.prompt is None and self.file is None
+        chats = self.chat or (of_stdin and template is not None)
+        if of_stdin and sys.stdin.isatty():
             complain("write a line, and end with Ctrl-D")
         said: list[Message] = []
-        for prompt in lines_of_stdin() if self.prompt is None else [self.prompt]:
-            if self.prompt is None and not prompt.strip():
-                continue
-            if not hasattr(tokenizer, "chat_template"):
-                warn_of_unknown(tokenizer, prompt)
-            said.append({"role": "user", "content": prompt})
-            ids = fit(tokenizer, said, model) if chats else tokenizer.encode(prompt)  # type: ignore[arg-type]
-            tokens: list[int] = []
-            pieces = self.continue_text(model, tokenizer, ids, end, sampling, generator, tokens)
-            if self.json:
-                text = "".join(pieces)
-                about = {"prompt": prompt, "text": text, "tokens": len(tokens)}
-                print(json.dumps(about | ({} if self.is_certain else {"seed": seed})), flush=True)
-            else:
-                print("" if chats else prompt, end="", flush=True)
-                text = ""
-                for piece in pieces:
-                    print(piece, end="", flush=True)
-                    text += piece
-                print(flush=True)
-            said.append({"role": "assistant", "content": text})
+        with answers:
+            for prompt in prompts:
+                if self.prompt is None and not prompt.strip():
+                    if self.file is not None:  # a line for each line
+                        self.add(answers, prompt, "", 0, seed)
+                    continue
+                if not hasattr(tokenizer, "chat_template"):
+                    warn_of_unknown(tokenizer, prompt)
+                if not of_stdin:
+                    said.clear()
+                said.append({"role": "user", "content": prompt})
+                ids = fit(tokenizer, said, model) if chats else tokenizer.encode(prompt)  # type: ignore[arg-type]
+                tokens: list[int] = []
+                pieces = self.continue_text(model, tokenizer, ids, end, sampling, generator, tokens)
+                if self.json or self.out is not None:
+                    text = "".join(pieces)
+                    self.add(answers, prompt, text, len(tokens), seed)
+                else:
+                    print("" if chats else prompt, end="", flush=True)
+                    text = ""
+                    for piece in pieces:
+                        print(piece, end="", flush=True)
+                        text += piece
+                    print(flush=True)
+                said.append({"role": "assistant", "content": text})
+
+    def all_prompts(self) -> Iterable[str]:
+        """The one that was given, the lines of the file, or those of stdin."""
+        if self.file is None:
+            return lines_of_stdin() if self.prompt is None else [self.prompt]
+        if self.prompt is not None:
+            raise ValueError(f"give a prompt or a file, not both, got {self.file} and {self.prompt!r}")
+        from headwork.data.table_files import read_lines
+
+        return read_lines(self.file)
+
+    def add(self, answers: Answers, prompt: str, text: str, n_tokens: int, seed: int) -> None:
+        about = {"prompt": prompt, "text": text, "tokens": n_tokens} | ({} if self.is_certain else {"seed": seed})
+        answers.add(about, json.dumps(about) if self.json else prompt)
 
     def continue_text(
         self,
@@ -169,6 +192,9 @@ class Generate(OfRun):
             raise ValueError(f"prompt_lookup needs --greedy, got {self.prompt_lookup} without")
         if self.measure is not None and self.weights != "int8":
             raise ValueError(f"measure is for --weights int8, got {self.measure} with {self.weights}")
+        for name in ("file", "out"):
+            if self.measure is not None and getattr(self, name) is not None:
+                raise ValueError(f"{name} is for texts to generate: leave out measure, got {getattr(self, name)}")
         if self.is_certain:
             for name in ("temperature", "top_k", "top_p", "min_p", "seed"):
                 if getattr(self, name) is not None:

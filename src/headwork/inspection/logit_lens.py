@@ -41,7 +41,7 @@ def lens(model: nn.Module, *inputs: Tensor, **keywords: object) -> Lens:
     >>> lens(config.build(), torch.tensor([[3, 1, 4, 1, 5]]))
     Lens: logits [2, 1, 5, 100] of layers.0, layers.1
     """
-    names = _last_stack(model)
+    names = last_stack(model)
     check_inputs("lens", model, inputs, keywords)
     check_no_cache("lens", keywords)
     with evaluation_mode(model):
@@ -52,12 +52,21 @@ def lens(model: nn.Module, *inputs: Tensor, **keywords: object) -> Lens:
             raise ValueError(f"lens needs layers that all keep the shape of what they read, got {shapes}")
         logits = []
         for name in names:
-            with _replaced(model, names, _Answer(seen[name])):
-                logits.append(model(*inputs, **keywords))
+            logits.append(answer_after_layers(model, seen[name], *inputs, **keywords))
     return Lens(names, torch.stack(logits))
 
 
-def _last_stack(model: nn.Module) -> tuple[str, ...]:
+def answer_after_layers(model: nn.Module, hidden: Tensor, *inputs: Tensor, **keywords: object) -> Tensor:
+    """What the model answers if its stack of layers gives these hidden states, whatever it is given to read.
+
+    They may be of some of the tokens only, or of each token as a row of its own.
+    """
+    with _replaced(model, last_stack(model), _Answer(hidden)):
+        return model(*inputs, **keywords)
+
+
+def last_stack(model: nn.Module) -> tuple[str, ...]:
+    """The names of the layers that the lens looks through: all of them, or those of the decoder."""
     check_type(nn.Module, "a module", model=model)
     description = describe(model)
     if description is None or not description.layers:

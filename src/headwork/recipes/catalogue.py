@@ -52,7 +52,12 @@ def digits_vit() -> RunConfig:
             feed_forward=choices.FeedForward(d_ff=128),
         ),
         training=TrainingConfig(
-            batch_size=64, epochs=60, optimiser=AdamW(lr=3e-3, weight_decay=0.3), label_smoothing=0.1, ema=0.98
+            batch_size=64,
+            epochs=60,
+            evaluate_every=36,
+            optimiser=AdamW(lr=3e-3, weight_decay=0.3),
+            label_smoothing=0.1,
+            ema=0.98,
         ),
     )
 

@@ -152,7 +152,10 @@ class TrainingConfig(Checked):
     strategy: Strategy = "auto"
     compile: bool = False
     zero_init_outputs: bool = False
-    """Start with layers that add nothing: the last matrix of each attention and feed-forward network is zero."""
+    """Start with layers that add nothing: the last matrix of each attention and feed-forward network is zero.
+
+    A model that is given, instead of its config, keeps the weights it has.
+    """
     gradient_checkpointing: bool = False
     """Keep what goes into each layer, and compute the rest of it again in the backward pass: slower, and smaller."""
     batch_by_length: bool = False

@@ -15,7 +15,7 @@ from headwork.training.plan import Plan
 
 
 class Estimate(NamedTuple):
-    """Minutes of all steps and evaluations, and bytes of weights, optimiser, gradients and what a step keeps."""
+    """Minutes of the steps and evaluations to come; bytes of weights, optimiser, gradients and what a step keeps."""
 
     minutes: float
     n_bytes: int
@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
 
 
 @unchanged_rng_states()
-def estimate(model: nn.Module, task: Task, batch: Batch, n_valid: int, plan: Plan) -> Estimate:
+def estimate(model: nn.Module, task: Task, batch: Batch, n_valid: int, plan: Plan, step: int = 0) -> Estimate:
     """From the second of two steps forwards and backwards on a part of a batch; the model is left as it is.
 
     An evaluation costs a third of a step for each example: it goes forwards only, and may be more where it translates.
@@ -55,7 +55,8 @@ def estimate(model: nn.Module, task: Task, batch: Batch, n_valid: int, plan: Pla
         loss.backward()  # type: ignore[no-untyped-call]
         seconds = time.perf_counter() - begun
     of_examples = seconds / len(batch[-1])
-    n_seen = plan.n_steps * training.batch_size / plan.n_processes + plan.n_evaluations * n_valid / 3
+    n_steps, n_evaluations = plan.n_steps - step, plan.n_evaluations - step // plan.evaluate_every
+    n_seen = n_steps * training.batch_size / plan.n_processes + n_evaluations * n_valid / 3
     weights = sum(parameter.numel() * parameter.element_size() for parameter in trial.parameters())
     copies = 2 + (1 if isinstance(training.optimiser, SGD) else 2) + (training.ema is not None)
     return Estimate(of_examples * n_seen / 60, copies * weights + sum(kept.values()))

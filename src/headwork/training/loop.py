@@ -83,11 +83,11 @@ def train_run(
     learner = make_learner(model, training, fabric)
     checkpointing = checkpointed_layers(model) if training.gradient_checkpointing else nullcontext()
     with Session(run, learner, plan, display, fabric.barrier) as session, stop.listening(), checkpointing:
-        say_what_comes(display, run, model, data, plan, fabric.device)
+        say_what_was_found(display, run, data)
         progress = session.resume(watchers)
+        say_what_comes(display, run.task, model, data, plan, progress.step, fabric.device)
         check_same_step(fabric, progress.step)
-        clock = Clock(progress, fabric.world_size)
-        how = f"go on with `headwork train --resume {run.folder}`"
+        clock, how = Clock(progress, fabric.world_size), f"go on with `headwork train --resume {run.folder}`"
         try:
             for parts in training_batches(plan, data.train, progress.step):
                 if training.patience is not None and progress.n_worse >= training.patience:
@@ -134,18 +134,20 @@ def train_run(
     )
 
 
-def say_what_comes(
-    display: Display, run: Run, model: nn.Module, data: Dataset, plan: Plan, device: torch.device
-) -> None:
-    """The run, what was found in the data and, if somebody looks, how long it will take and how much memory."""
-    display.say(f"{run.config.name} in {run.folder}")
-    for line in data.found:
+def say_what_was_found(display: Display, run: Run, data: Dataset) -> None:
+    for line in (f"{run.config.name} in {run.folder}", *data.found):
         display.say(line)
+
+
+def say_what_comes(
+    display: Display, task: Task, model: nn.Module, data: Dataset, plan: Plan, step: int, device: torch.device
+) -> None:
+    """If somebody looks, how long the run will take from this step on, and how much memory."""
     is_sharded = isinstance(model, FSDPModule)  # which cannot be copied to try a step
-    if type(display) is not Quiet and not plan.sequential and not is_sharded:
+    if type(display) is not Quiet and not plan.sequential and not is_sharded and step < plan.n_steps:
         epoch, indices = plan.parts(0)[0]
         batch = to_device(data.train.batch(indices, epoch), device)
-        display.say(str(estimate(model, run.task, batch, len(data.valid), plan)))
+        display.say(str(estimate(model, task, batch, len(data.valid), plan, step)))
 
 
 class Step(NamedTuple):
@@ -252,10 +254,10 @@ def zero_outputs(model: nn.Module) -> None:
     description = describe(model)
     names = () if description is None else description.layers
     endings = [
-        matrix
-        for name in names
-        for part, end in (("attention", "out"), ("cross_attention", "out"), ("feed_forward", "down"))
-        if isinstance(matrix := getattr(getattr(model.get_submodule(name), part, None), end, None), nn.Linear)
+        module
+        for layer in names
+        for name, module in model.get_submodule(layer).named_modules()
+        if isinstance(module, nn.Linear) and name.endswith(("attention.out", ".down"))
     ]
     if not endings:
         raise ValueError(

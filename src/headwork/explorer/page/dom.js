@@ -1,0 +1,40 @@
+// Make elements: h("button", {class: "x", onclick: f}, "text", child).
+
+export function h(tag, properties = {}, ...children) {
+  return fill(document.createElement(tag), properties, children);
+}
+
+export function s(tag, properties = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
+}
+
+function fill(element, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") Object.assign(element.style, value);
+    else if (name in element && !element.namespaceURI.endsWith("svg") && !name.startsWith("aria")) {
+      try {
+        element[name === "class" ? "className" : name] = value;
+      } catch {
+        element.setAttribute(name, value);
+      }
+    } else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+// Put other children in.
+export function put(element, ...children) {
+  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+let serial = 0;
+export const newId = (word) => `hw-${word}-${++serial}`;
+
+export const percent = (p) => (p >= 0.9995 ? "100" : p >= 0.1 ? (100 * p).toFixed(1) : p >= 0.0005 ? (100 * p).toFixed(2) : "<0.05") + " %";
+
+export const short = (n) =>
+  Math.abs(n) >= 1e9 ? `${(n / 1e9).toFixed(2)} G` : Math.abs(n) >= 1e6 ? `${(n / 1e6).toFixed(2)} M` : Math.abs(n) >= 1e4 ? `${(n / 1e3).toFixed(1)} k` : `${n}`;

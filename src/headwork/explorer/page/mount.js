@@ -1,0 +1,174 @@
+// The whole page in one element: what the model is, its panes, and how they are linked.
+import { Live, Refused } from "./ask.js";
+import { chooseTheme, onSchemeChange } from "./colours.js";
+import { h, newId, put, short } from "./dom.js";
+import { cachePane } from "./panes/cache.js";
+import { costPane } from "./panes/cost.js";
+import { gaussianPane } from "./panes/gaussian.js";
+import { headsPane } from "./panes/heads.js";
+import { inputPane } from "./panes/input.js";
+import { lensPane } from "./panes/lens.js";
+import { mapPane } from "./panes/map.js";
+import { nextPane } from "./panes/next.js";
+import { trainingPane } from "./panes/training.js";
+import { whatifPane } from "./panes/whatif.js";
+import { Session } from "./session.js";
+import { fromAddress, Store, toAddress } from "./store.js";
+import { words } from "./words.js";
+
+const TABS = [
+  ["lens", "Lens", lensPane],
+  ["next", "Read", nextPane],
+  ["whatif", "Effects", whatifPane],
+  ["gaussian", "Convolution", gaussianPane],
+  ["cache", "Continue", cachePane],
+  ["cost", "Cost", costPane],
+  ["training", "Training", trainingPane],
+];
+
+// options: {address: keep the state in the address, note: a sentence about what kind of page this is}
+export async function mount(root, ask, { address = false, note = null } = {}) {
+  root.classList.add("headwork");
+  put(root, h("p", { class: "loading" }, words.thinking));
+  let described;
+  try {
+    for await (const part of ask({ question: "Describe" })) described = part.header;
+  } catch (error) {
+    put(root, h("p", { class: "error", role: "alert" }, error instanceof Refused ? error.message : String(error)));
+    return;
+  }
+  const store = new Store(startValues(described, address));
+  const session = new Session(ask, store, described);
+  const context = { ask, store, session, described, newLive: (place, onPart, onError) => new Live(ask, place, onPart, onError) };
+  build(root, context, note);
+  const theme = () => {
+    const chosen = store.get("theme");
+    if (chosen) root.dataset.theme = chosen;
+    else delete root.dataset.theme;
+    chooseTheme(chosen);
+  };
+  theme();
+  store.on(["theme"], () => {
+    theme();
+    store.set({ repaint: {} });
+  });
+  onSchemeChange(() => store.set({ repaint: {} }));
+  if (address) {
+    const names = ["input", "off", "moved", "checkpoint", "model", "focus", "query", "tab", "other", "axis", "sampling", "theme"];
+    store.on(names, () => history.replaceState(null, "", `${location.pathname}#state=${toAddress(store.values)}`));
+    addEventListener("hashchange", () => {
+      const state = new URLSearchParams(location.hash.slice(1)).get("state");
+      if (state) store.set(fromAddress(state));
+    });
+  }
+  session.read(new Set());
+  return context;
+}
+
+function startValues(described, address) {
+  const kept = address ? fromAddress(new URLSearchParams(location.hash.slice(1)).get("state") ?? "") : {};
+  const cross = described.attention.findIndex((each) => each.kind === "cross");
+  const values = {
+    input: described.start,
+    off: [],
+    moved: [],
+    checkpoint: null,
+    model: 0,
+    focus: described.attention.length ? [Math.max(cross, 0), 0] : null,
+    query: null,
+    tab: described.gaussian.length ? "gaussian" : "lens",
+    other: null,
+    axis: "head",
+    sampling: { temperature: 1, top_k: 0, top_p: 1 },
+    theme: null,
+    hover: null,
+    ...kept,
+  };
+  const fits = (a) => values.focus && values.focus[0] < described.attention.length && values.focus[1] < described.attention[values.focus[0]].n_heads;
+  if (values.focus && !fits()) values.focus = described.attention.length ? [0, 0] : null;
+  return values;
+}
+
+function build(root, context, note) {
+  const { described, store } = context;
+  const status = h("p", { class: "status", role: "status" });
+  store.on(["error", "busy"], () => {
+    const { error } = store.values;
+    status.textContent = error ?? "";
+    status.classList.toggle("error", Boolean(error));
+    root.toggleAttribute("data-busy", Boolean(store.get("busy")));
+  });
+  const panes = h(
+    "main",
+    { class: "panes" },
+    h("div", { class: "column-input" }, inputPane(context), status),
+    described.attention.length ? headsPane(context) : null,
+    described.attention.length ? mapPane(context) : null,
+    tabs(context),
+  );
+  put(root, topBar(context, note), panes);
+}
+
+function topBar({ described, store }, note) {
+  const facts = [
+    `${short(described.n_parameters)} parameters`,
+    described.attention.length ? `${described.attention.length} attention layers` : "no attention",
+    described.attention.length ? `${described.attention.reduce((n, a) => n + a.n_heads, 0)} heads` : null,
+  ].filter(Boolean);
+  const theme = h("button", { type: "button", class: "tool", onclick: () => store.set({ theme: { light: "dark", dark: "light" }[store.get("theme")] ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "light" : "dark") }) }, "light / dark");
+  const models =
+    described.n_models > 1
+      ? h("label", {}, "Model ", h("select", { onchange: (e) => store.set({ model: Number(e.target.value) }) }, h("option", { value: "0" }, described.name), h("option", { value: "1" }, described.against)))
+      : null;
+  return h(
+    "header",
+    { class: "top" },
+    h("div", { class: "top-line" }, h("h1", {}, described.name), h("span", { class: "facts" }, facts.join(" · ")), models, theme),
+    h("p", { class: "lead" }, words.lead[described.input], described.name.endsWith("random weights") ? ` ${words.random}` : "", note ? ` ${note}` : ""),
+  );
+}
+
+function tabs(context) {
+  const { described, store } = context;
+  const shown = TABS.filter(([name, question]) => described.can.includes(question) && !(name === "next" && described.output === "hidden state"));
+  const ids = Object.fromEntries(shown.map(([name]) => [name, [newId("tab"), newId("panel")]]));
+  const panels = new Map();
+  const body = h("div", {});
+  const buttons = shown.map(([name]) =>
+    h(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: ids[name][0],
+        "aria-controls": ids[name][1],
+        onclick: () => store.set({ tab: name }),
+        onkeydown: (event) => {
+          const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+          if (!step) return;
+          const next = shown[(shown.findIndex(([n]) => n === name) + step + shown.length) % shown.length][0];
+          store.set({ tab: next });
+          document.getElementById(ids[next][0]).focus();
+        },
+      },
+      words[name],
+    ),
+  );
+  const show = () => {
+    const chosen = shown.some(([name]) => name === store.get("tab")) ? store.get("tab") : shown[0]?.[0];
+    shown.forEach(([name, , make], i) => {
+      const on = name === chosen;
+      buttons[i].setAttribute("aria-selected", on);
+      buttons[i].tabIndex = on ? 0 : -1;
+      if (on && !panels.has(name)) {
+        const pane = make({ ...context, isShown: () => store.get("tab") === name || (!panels.has(store.get("tab")) && name === chosen) });
+        panels.set(name, h("div", { role: "tabpanel", id: ids[name][1], "aria-labelledby": ids[name][0] }, pane));
+        body.append(panels.get(name));
+      }
+      if (panels.has(name)) panels.get(name).hidden = !on;
+    });
+  };
+  show();
+  store.on(["tab"], show);
+  return h("section", { class: "pane tabs" }, h("div", { role: "tablist", "aria-label": "Panes" }, buttons), body);
+}

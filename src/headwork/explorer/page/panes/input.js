@@ -1,0 +1,140 @@
+// What the model reads: a text in tokens, a source and a target, or an image to draw; and what it answers.
+import { bars } from "../bars.js";
+import { weightColour, inkOn } from "../colours.js";
+import { h, percent, put } from "../dom.js";
+import { pane } from "../pane.js";
+import { words } from "../words.js";
+import { drawing } from "./drawing.js";
+import { examples } from "./examples.js";
+
+export function inputPane(context) {
+  const { described } = context;
+  const body = described.input === "image" ? drawing(context) : writing(context);
+  const more = described.can.includes("Examples") ? examples(context) : null;
+  return pane("input", words.input, words.inputAbout[described.input], () => answerNumbers(context), body, answer(context), more);
+}
+
+function writing({ described, store }) {
+  const ids = !described.has_tokenizer;
+  const parse = (text) => text.split(/[\s,]+/).filter(Boolean).map(Number).filter(Number.isInteger);
+  const fields = described.input === "text pair" ? [["text", "ids", words.source], ["target", "target_ids", words.target]] : [["text", "ids", ids ? words.typeIds : words.typeHere]];
+  const areas = fields.map(([text, numbers, label]) => {
+    const change = (value) => {
+      const input = { ...store.get("input") };
+      delete input.example;
+      delete input[ids ? text : numbers];
+      if (text === "target" && !value.trim()) {
+        delete input.target;
+        delete input.target_ids;
+      } else input[ids ? numbers : text] = ids ? parse(value) : value;
+      store.set({ input, query: null });
+    };
+    const area = h("textarea", { rows: 2, spellcheck: false, autocomplete: "off", oninput: () => change(area.value) });
+    const show = () => {
+      const input = store.get("input");
+      const value = ids ? (input[numbers] ?? []).join(" ") : input[text] ?? "";
+      if (area !== document.activeElement || !area.value) area.value = value;
+    };
+    show();
+    store.on(["input"], show);
+    return h("label", { class: "field" }, h("span", {}, label), area);
+  });
+  const tokens = described.input === "text pair" ? [0, 1] : [0];
+  const chips = tokens.map((sequence) => tokenRow(sequence, { described, store }));
+  const note = h("p", { class: "note" });
+  store.on(["reading"], () => {
+    const { header } = store.get("reading");
+    const n = Math.max(...header.sequences.map((each) => each.strings.length));
+    note.textContent = words.limit(n, described.limits.tokens) + (header.n_unknown ? `. ${words.unknown(header.n_unknown)}` : "");
+  });
+  return h("div", { class: "writing" }, areas, chips, note);
+}
+
+const MOST_CHIPS = 400;
+
+// The tokens of a sequence; coloured by how much the token in question looks at them in the head in focus.
+function tokenRow(sequence, { described, store }) {
+  const row = h("div", { class: "tokens", role: "group", "aria-label": "tokens" });
+  let chips = [];
+  const colour = () => {
+    const { focus, hover, query, map, reading } = store.values;
+    if (!reading) return;
+    const attention = focus && described.attention[focus[0]];
+    const from = hover?.sequence === attention?.query ? hover.token : (query ?? null);
+    const weights = map && map.header.block === 1 && map.arrays.weights;
+    const lit = attention && attention.key === sequence && from !== null && weights && from < weights.shape[0] ? weights : null;
+    const peak = lit ? Math.max(...lit.data.subarray(from * lit.shape[1], (from + 1) * lit.shape[1]), 1e-9) : 1;
+    chips.forEach((chip, i) => {
+      const weight = lit ? lit.data[from * lit.shape[1] + i] : 0;
+      const back = lit ? weightColour(weight / peak) : "";
+      chip.style.background = back;
+      chip.style.color = back ? inkOn(back) : "";
+      chip.classList.toggle("hover", hover?.sequence === sequence && hover.token === i);
+      chip.setAttribute("aria-pressed", attention?.query === sequence && query === i);
+    });
+  };
+  const build = () => {
+    const found = store.get("reading")?.header.sequences[sequence];
+    if (!found) return;
+    const strings = found.strings.slice(0, MOST_CHIPS);
+    if (chips.length === strings.length && chips.every((chip, i) => chip.textContent === strings[i])) return colour();
+    chips = strings.map((string, i) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "token",
+          title: `${found.name} ${i + 1}${found.ids[i] === undefined ? "" : `, id ${found.ids[i]}`}`,
+          onpointerenter: () => store.set({ hover: { sequence, token: i } }),
+          onpointerleave: () => store.set({ hover: null }),
+          onfocus: () => store.set({ hover: { sequence, token: i } }),
+          onblur: () => store.set({ hover: null }),
+          onclick: () => store.set({ query: store.get("query") === i ? null : i }),
+        },
+        string,
+      ),
+    );
+    const left = found.strings.length - strings.length;
+    put(row, chips, left > 0 ? h("span", { class: "note" }, `and ${left.toLocaleString("en")} more`) : null);
+    colour();
+  };
+  store.on(["reading"], build);
+  store.on(["hover", "query", "map", "focus", "repaint"], colour);
+  return row;
+}
+
+function answer({ described, store }) {
+  const box = h("div", { class: "answer", "aria-live": "polite", "aria-atomic": "true" });
+  const show = () => {
+    const { reading, before, second, off, moved } = store.values;
+    if (!reading) return;
+    const { answer, translation, finite } = reading.header;
+    const name = ({ header }) => (described.input === "text pair" ? header.translation : header.answer.top[0]?.name ?? "");
+    const parts = [];
+    if (!finite) parts.push(h("p", { class: "error", role: "alert" }, words.notFinite));
+    if (answer.kind === "hidden state") return put(box, parts, h("p", {}, words.vector));
+    const best = answer.top[0];
+    const word = described.input === "text pair" ? translation : best.name;
+    parts.push(h("p", { class: "verdict" }, `${words.says} `, h("strong", {}, word || "(nothing)"), described.input === "text pair" ? "" : ` (${percent(best.probability)})`));
+    if (before && (off.length || moved.length)) {
+      const was = name(before);
+      const changes = [off.length ? `${off.length} ${off.length === 1 ? "head is" : "heads are"} off` : null, moved.length ? `${moved.length} moved` : null].filter(Boolean).join(", ");
+      const change = before.header.answer.top[0];
+      parts.push(h("p", { class: "note" }, `${changes}; ${words.withAll}: `, h("strong", {}, was), described.input === "text pair" ? "" : ` (${percent(change.probability)})`));
+    }
+    if (second) parts.push(h("p", { class: "note" }, `${described.n_models > 1 ? [described.name, described.against][1 - store.get("model")] : ""} says `, h("strong", {}, name(second)), ` (${percent(second.header.answer.top[0].probability)})`));
+    const old = before ? new Map(before.header.answer.top.map((each) => [each.id, each.probability])) : null;
+    if (answer.kind === "class" || answer.kind === "token class")
+      parts.push(bars([...answer.top].sort((a, b) => (answer.top.length <= 12 ? a.id - b.id : 0)).slice(0, 12).map((each) => ({ name: each.name, value: each.probability, before: old?.get(each.id) }))));
+    else parts.push(bars(answer.top.slice(0, 5).map((each) => ({ name: each.name, value: each.probability, before: old?.get(each.id) }))));
+    put(box, parts);
+  };
+  store.on(["reading", "before", "second"], show);
+  return h("div", {}, h("h3", {}, words.answer), box);
+}
+
+function answerNumbers({ store }) {
+  const top = store.get("reading")?.header.answer.top;
+  if (!top?.length) return null;
+  return { kind: "bars", title: "Answer", rowNames: top.map((each) => each.name), columnNames: ["probability", "logit"], values: Float64Array.from(top.flatMap((each) => [each.probability, each.logit])), shape: [top.length, 2] };
+}

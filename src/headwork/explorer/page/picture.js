@@ -1,0 +1,81 @@
+// What can be done with every picture: read it as numbers, save it as SVG or PNG.
+import { h } from "./dom.js";
+import { toSvg } from "./vector.js";
+
+const MOST_ROWS = 200;
+
+// describe() -> {name, title, rowNames, columnNames, values, shape, low, high, signed, kind: "map" | "bars" | "lines"}
+export function pictureTools(describe) {
+  const button = (text, label, action) => h("button", { type: "button", class: "tool", "aria-label": label, onclick: action }, text);
+  const open = () => {
+    const found = describe();
+    if (found) showNumbers(found);
+  };
+  return h(
+    "span",
+    { class: "tools" },
+    button("as numbers", "show as numbers", open),
+    button("SVG", "save as SVG", () => saveSvg(describe())),
+    button("PNG", "save as PNG", () => savePng(describe())),
+  );
+}
+
+function showNumbers(found) {
+  const dialog = h("dialog", { class: "numbers", "aria-label": `${found.title} as numbers`, onclose: () => dialog.remove() });
+  const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const copy = h("button", { type: "button", onclick: () => navigator.clipboard?.writeText(toCsv(found)) }, "Copy as CSV");
+  dialog.append(h("header", {}, h("h2", {}, found.title), copy, close), h("div", { class: "scroll", tabIndex: 0 }, numbersTable(found)));
+  (document.querySelector(".headwork") ?? document.body).append(dialog);
+  dialog.showModal();
+}
+
+export function numbersTable({ rowNames, columnNames, values, shape, title }) {
+  const [rows, columns] = shape;
+  const name = (names, i) => names?.[i] ?? String(i + 1);
+  const shown = Math.min(rows, MOST_ROWS);
+  const head = h("tr", {}, h("td", {}, ""), Array.from({ length: Math.min(columns, MOST_ROWS) }, (_, j) => h("th", { scope: "col" }, name(columnNames, j))));
+  const body = Array.from({ length: shown }, (_, i) =>
+    h("tr", {}, h("th", { scope: "row" }, name(rowNames, i)), Array.from({ length: Math.min(columns, MOST_ROWS) }, (_, j) => h("td", {}, format(values[i * columns + j])))),
+  );
+  const cut = rows > shown || columns > MOST_ROWS ? `; the first ${MOST_ROWS} rows and columns, all are in the CSV` : "";
+  return h("table", {}, h("caption", {}, `${title}: ${rows} x ${columns}${cut}`), h("thead", {}, head), h("tbody", {}, body));
+}
+
+// Enough digits to find the same float32 again.
+export const format = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(9))) : String(value));
+
+function toCsv({ rowNames, columnNames, values, shape }) {
+  const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
+  const lines = [["", ...Array.from({ length: shape[1] }, (_, j) => quoted(columnNames?.[j] ?? j + 1))].join(",")];
+  for (let i = 0; i < shape[0]; i++) {
+    const row = Array.from(values.subarray ? values.subarray(i * shape[1], (i + 1) * shape[1]) : values.slice(i * shape[1], (i + 1) * shape[1]), format);
+    lines.push([quoted(rowNames?.[i] ?? i + 1), ...row].join(","));
+  }
+  return lines.join("\n");
+}
+
+function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+const fileName = (title) => title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-").replaceAll(/^-|-$/g, "") || "picture";
+
+function saveSvg(found) {
+  if (found) save(new Blob([toSvg(found)], { type: "image/svg+xml" }), `${fileName(found.title)}.svg`);
+}
+
+async function savePng(found) {
+  if (!found) return;
+  const text = toSvg(found);
+  const [, width, height] = text.match(/width="([\d.]+)" height="([\d.]+)"/).map(Number);
+  const image = new Image();
+  await new Promise((resolve, reject) => {
+    Object.assign(image, { onload: resolve, onerror: reject });
+    image.src = `data:image/svg+xml;base64,${btoa(String.fromCharCode(...new TextEncoder().encode(text)))}`;
+  });
+  const canvas = h("canvas", { width: 2 * width, height: 2 * height });
+  canvas.getContext("2d").drawImage(image, 0, 0, 2 * width, 2 * height);
+  canvas.toBlob((blob) => save(blob, `${fileName(found.title)}.png`));
+}

@@ -1,0 +1,187 @@
+"""The page and its questions over HTTP, from the standard library, for this machine only."""
+
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from typing import Any
+
+from headwork.explorer.answers import Part, encode, refused
+from headwork.explorer.guard import HEADERS, MOST_CONNECTIONS, SECONDS_TO_ASK, Guard
+from headwork.explorer.questions import RefusedError, question_from_json
+from headwork.explorer.worker import Worker
+
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+def page_files() -> dict[str, tuple[str, bytes]]:
+    """The files of the page by their path, with their types: the only ones that are served.
+
+    >>> sorted(page_files())[0]
+    '/'
+    """
+    found: dict[str, tuple[str, bytes]] = {}
+
+    def collect(folder: Any, path: str) -> None:
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                collect(entry, f"{path}{entry.name}/")
+            elif (ending := "." + entry.name.rpartition(".")[2]) in TYPES:
+                found[path + entry.name] = (f"{TYPES[ending]}; charset=utf-8", entry.read_bytes())
+
+    collect(resources.files("headwork.explorer") / "page", "/")
+    found["/"] = found.pop("/index.html")
+    return found
+
+
+class Server(ThreadingHTTPServer):
+    """Listens on 127.0.0.1; `url` is the address of the page, with the token behind the `#`."""
+
+    daemon_threads = True
+    request_queue_size = 128
+    allow_reuse_address = True
+
+    def __init__(self, worker: Worker, port: int = 0, allowed_hosts: tuple[str, ...] = ()) -> None:
+        self.worker, self.files = worker, page_files()
+        self._open: dict[socket.socket, float] = {}
+        """Connections that have not asked yet, and when they must have."""
+        self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.guard = Guard(port, secrets.token_urlsafe(32), allowed_hosts)
+        try:
+            super().__init__(("127.0.0.1", port), Handler)
+        except OSError as error:
+            if port:
+                raise ValueError(f"port must be free, got {port} ({error.strerror}); leave it out for any") from None
+            raise
+        self.guard = replace(self.guard, port=self.server_address[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.guard.port}/#token={self.guard.token}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """No more connections than this at a time: further ones are closed."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        with self._lock:
+            self._open[request] = time.monotonic() + SECONDS_TO_ASK
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.has_asked(request)
+            self._places.release()
+
+    def has_asked(self, request: socket.socket) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+
+    def service_actions(self) -> None:
+        """Called twice a second: who has not asked in time is cut off, however slowly they send."""
+        now = time.monotonic()
+        with self._lock:
+            late = [request for request, limit in self._open.items() if now > limit]
+            for request in late:
+                del self._open[request]
+        for request in late:
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks is nobody's fault, and no news for the terminal."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request, one answer, and the connection is closed."""
+
+    server: Server
+    timeout = SECONDS_TO_ASK
+    server_version, sys_version = "headwork", ""
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("do_"):
+            return self._answer
+        raise AttributeError(name)
+
+    def _answer(self) -> None:
+        status = self.server.guard.refusal(self.command, self.path, self._headers(), self.server.files)
+        if status:
+            self._refuse(status)
+        elif self.command == "GET":
+            self.server.has_asked(self.connection)
+            kind, data = self.server.files[self.path]
+            self._begin(200, {"Content-Type": kind, "Content-Length": str(len(data))})
+            self.wfile.write(data)
+        else:
+            self._answer_question()
+
+    def _headers(self) -> Mapping[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name, value in self.headers.items():
+            found.setdefault(name.lower(), []).append(value.strip())
+        return found
+
+    def _answer_question(self) -> None:
+        length = int(self.headers["Content-Length"])
+        body = self.rfile.read(length)
+        self.server.has_asked(self.connection)
+        if len(body) < length:
+            return
+        self.connection.settimeout(60)
+        self._begin(200, {"Content-Type": "application/octet-stream"})
+        try:
+            asked: Any = json.loads(body)
+            question = question_from_json(asked.get("question") if isinstance(asked, dict) else asked)
+            visitor, place, number = (asked.get(name) for name in ("visitor", "place", "number"))
+            if not (isinstance(visitor, str) and isinstance(place, str) and isinstance(number, int)):
+                raise RefusedError("visitor, place and number must be two words and a number")
+            parts = self.server.worker.ask(visitor[:80], place[:80], number, question)
+        except (ValueError, RecursionError):
+            self._send(refused("The question is not JSON."))
+            return
+        except RefusedError as error:
+            self._send(refused(str(error)))
+            return
+        for part in parts:
+            self._send(part)
+
+    def _send(self, part: Part) -> None:
+        self.wfile.write(encode(part))
+        self.wfile.flush()
+
+    def _refuse(self, status: int) -> None:
+        self._begin(status, {"Content-Length": "0"})
+
+    def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, **HEADERS, "Connection": "close"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the library refuses itself says no more than what we refuse."""
+        self.close_connection = True
+        self.wfile.write(f"HTTP/1.0 {int(code)} \r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+
+    def log_message(self, format: str, *values: Any) -> None:  # noqa: A002  # the library's name
+        """Nothing of what is asked is written down."""

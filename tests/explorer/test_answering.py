@@ -1,0 +1,342 @@
+"""Every number on the page is the number that passed in the model: held against hw.record, hw.lens, hw.ablate, torch."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.explorer.models import SUBJECTS, gaussian_subject, image_subject, pair_subject, text_model, text_subject
+
+import headwork as hw
+from headwork.explorer import questions as q
+from headwork.explorer.answering import Answering
+from headwork.explorer.answers import Part
+from headwork.explorer.questions import About, Input, Move, RefusedError
+from headwork.explorer.reading import thumbnails
+from headwork.explorer.subject import Subject, check_memory
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def start(kind: str) -> Input:
+    pixels = tuple(torch.rand(48 if kind == "image" else 36, generator=torch.Generator().manual_seed(5)).tolist())
+    return {
+        "text": Input(text="the cat"),
+        "image": Input(pixels=pixels),
+        "gaussian": Input(pixels=pixels),
+        "pair": Input(text="the cat", target="le ch"),
+    }[kind]
+
+
+def answering_of(kind: str) -> Answering:
+    subject = SUBJECTS[kind]()
+    if subject.description.input != "image":
+        return Answering(subject, text="abc")
+    return Answering(subject, begun=start(kind))
+
+
+@pytest.fixture(params=list(SUBJECTS))
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def only(parts: object) -> Part:
+    [found] = parts  # type: ignore[misc]
+    return found
+
+
+def test_answer_and_maps_are_those_of_the_model(kind: str) -> None:
+    answering, about = answering_of(kind), About(start(kind))
+    subject = answering.subjects[0]
+    inputs = subject.encode(about.input).inputs
+    with torch.no_grad(), hw.record(subject.model) as seen:
+        output = subject.model(*inputs)[0]
+    read = only(answering(q.Read(about)))
+    np.testing.assert_allclose(read.arrays["logits"], output if output.ndim == 1 else output[-1], atol=1e-6)
+    top = read.header["answer"]["top"]
+    assert top[0]["logit"] == pytest.approx(float(read.arrays["logits"].max()), abs=1e-6)
+    assert sum(each["probability"] for each in top) == pytest.approx(1, abs=1e-5)
+    for number, attention in enumerate(subject.attention):
+        weights = seen[f"{attention.name}.weights"]
+        weights = weights.flatten(3).flatten(1, 2) if weights.ndim == 5 else weights[0]
+        for head in range(attention.n_heads):
+            found = only(answering(q.Map(about, number, head)))
+            np.testing.assert_allclose(found.arrays["weights"], weights[head], atol=1e-6)
+            np.testing.assert_allclose(found.arrays["weights"].sum(1), 1, atol=1e-5)
+        np.testing.assert_allclose(read.arrays[f"peaks.{number}"], weights.amax((1, 2)), atol=1e-6)
+        share = read.arrays[f"thumbnails.{number}"] / 255 * read.arrays[f"peaks.{number}"][:, None, None]
+        np.testing.assert_allclose(share, weights, atol=1 / 255)
+
+
+def test_heads_that_are_off_are_ablated(kind: str) -> None:
+    answering, given = answering_of(kind), start(kind)
+    subject = answering.subjects[0]
+    off = ((0, 1), (1, 0))
+    inputs = subject.encode(given).inputs
+    heads = {subject.attention[a].name: [h] for a, h in off}
+    with torch.no_grad(), hw.ablate(subject.model, heads=heads):
+        wanted = subject.model(*inputs)[0]
+    read = only(answering(q.Read(About(given, off=off))))
+    np.testing.assert_allclose(read.arrays["logits"], wanted if wanted.ndim == 1 else wanted[-1], atol=1e-6)
+    back = only(answering(q.Read(About(given))))
+    assert not np.allclose(read.arrays["logits"], back.arrays["logits"], atol=1e-4)
+
+
+def test_the_lens_is_that_of_the_package(kind: str) -> None:
+    answering, about = answering_of(kind), About(start(kind))
+    subject = answering.subjects[0]
+    inputs = subject.encode(about.input).inputs
+    with torch.no_grad():
+        wanted = hw.lens(subject.model, *inputs).logits[:, 0].softmax(-1)
+    found = only(answering(q.Lens(about)))
+    if wanted.ndim == 2:
+        np.testing.assert_allclose(found.arrays["whole"], wanted, atol=1e-6)
+        return
+    best = wanted.topk(5)
+    np.testing.assert_allclose(found.arrays["probabilities"], best.values, atol=1e-6)
+    np.testing.assert_array_equal(found.arrays["ids"], best.indices)
+
+
+def test_the_lens_of_a_patch_is_the_classifier_on_its_vector() -> None:
+    answering, about = answering_of("image"), About(start("image"))
+    model = answering.subjects[0].model
+    with torch.no_grad(), hw.record(model, "layers.0") as seen:
+        model(*answering.subjects[0].encode(about.input).inputs)
+        hidden = seen["layers.0"][0]
+        wanted = model.classifier(model.layers.final_norm(hidden)).softmax(-1)
+    found = only(answering(q.Lens(about)))
+    np.testing.assert_allclose(found.arrays["probabilities"][0], wanted.topk(5).values, atol=1e-6)
+
+
+def test_effects_are_those_of_a_patch_by_hand() -> None:
+    answering = answering_of("text")
+    subject, here, other = answering.subjects[0], Input(text="the cat"), Input(text="the dog")
+    parts = list(answering(q.Effects(About(here), other, axis="head")))
+    assert [part.header["row"] for part in parts] == [0, 1, 2]
+    ids, others = (subject.encode(each).inputs[0] for each in (here, other))
+    answer = parts[0].header["answer"]
+    with torch.no_grad(), hw.record(subject.model, "layers.1.attention.heads") as seen:
+        assert parts[0].header["other"] == pytest.approx(float(subject.model(others)[0, -1, answer]), abs=1e-6)
+    theirs = seen["layers.1.attention.heads"]
+
+    def put(heads: torch.Tensor) -> torch.Tensor:
+        heads[:, :, 1] = theirs[:, :, 1]
+        return heads
+
+    with torch.no_grad(), hw.patch(subject.model, {"layers.1.attention.heads": put}):
+        wanted = float(subject.model(ids)[0, -1, answer])
+    assert float(parts[1].arrays["metric"][1]) == pytest.approx(wanted, abs=1e-6)
+    tokens = list(answering(q.Effects(About(here), other, axis="token")))
+    last = tokens[-1]
+    assert last.arrays["metric"].shape == (7,)
+    assert float(last.arrays["metric"][-1]) == pytest.approx(last.header["other"], abs=1e-5)
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_a_text_goes_on_as_generate_does(cache: bool) -> None:
+    answering = answering_of("text")
+    subject = answering.subjects[0]
+    wanted = hw.generation.generate(subject.model, subject.encode(Input(text="the cat")).inputs[0], max_new_tokens=9)
+    parts = list(answering(q.Continue(About(Input(text="the cat")), 9, temperature=0, cache=cache)))
+    assert [part.header["id"] for part in parts] == wanted[0].tolist()
+    n_bytes = [part.header["bytes"] for part in parts]
+    per_token = 2 * 3 * 8 * 4  # keys and values, layers, d_model, float32
+    assert n_bytes == ([per_token * (7 + i) for i in range(9)] if cache else [0] * 9)
+
+
+def test_a_translation_goes_on_and_is_written_by_the_model() -> None:
+    answering = answering_of("pair")
+    subject = answering.subjects[0]
+    read = only(answering(q.Read(About(Input(text="the cat")))))
+    source = subject.encode(Input(text="the cat")).inputs[0]
+    said = hw.generation.translate(subject.model, source, max_new_tokens=33, begin=1, end=2)[0].tolist()
+    assert read.header["sequences"][1]["ids"] == [1, *[i for i in said if i != 2]]
+    parts = list(answering(q.Continue(About(Input(text="the cat", target="")), 3, temperature=0)))
+    assert [part.header["id"] for part in parts] == said[:3]
+
+
+def test_moved_heads_are_those_of_a_model_that_has_them_there() -> None:
+    answering, given = answering_of("gaussian"), start("gaussian")
+    subject = answering.subjects[0]
+    before = only(answering(q.Read(About(given)))).arrays["logits"]
+    move = Move(1, 2, (1.5, -0.5), 2.5)
+    moved = only(answering(q.Read(About(given, moved=(move,))))).arrays["logits"]
+    other = gaussian_subject().model
+    layer = other.get_submodule("layers.1.attention")
+    with torch.no_grad():
+        centre, alpha = layer.centre.clone(), layer.alpha.clone()
+        centre[2], alpha[2] = torch.tensor([1.5, -0.5]), 2.5
+        layer.set_centres(centre, alpha)
+        wanted = other(*subject.encode(given).inputs)[0]
+    np.testing.assert_allclose(moved, wanted, atol=1e-6)
+    after = only(answering(q.Read(About(given)))).arrays["logits"]
+    np.testing.assert_array_equal(before, after)
+    maps = [only(answering(q.Map(About(given, moved=m), 1, 2))).arrays["weights"] for m in ((), (move,))]
+    assert not np.allclose(*maps, atol=1e-2)
+
+
+def test_the_nearest_convolution_is_that_of_the_package() -> None:
+    answering, given = answering_of("gaussian"), start("gaussian")
+    subject = answering.subjects[0]
+    found = only(answering(q.Convolution(About(given), 0, 3)))
+    layer = subject.gaussian[0]
+    wanted = hw.convert.convolution_from_attention(layer, 3, (6, 6))
+    assert found.header["error_bound"] == pytest.approx(wanted.error_bound, rel=1e-6)
+    np.testing.assert_allclose(found.arrays["single_pixel"], wanted.single_pixel, atol=1e-6)
+    network = hw.convert.to_convolution(subject.model, kernel_size=(3, 3)).model.eval()
+    with torch.no_grad():
+        chances = network(*subject.encode(given).inputs)[0].softmax(-1)
+    np.testing.assert_allclose(found.arrays["probabilities"], chances, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_ledger_and_tensors_are_those_of_the_package(kind: str) -> None:
+    answering, about = answering_of(kind), About(start(kind))
+    subject = answering.subjects[0]
+    inputs = subject.encode(about.input).inputs
+    found = only(answering(q.Cost(about))).header
+    assert found["flops"] == hw.cost(subject.model, *inputs).flops
+    name = found["points"][3]["name"]
+    with torch.no_grad(), hw.record(subject.model, name) as seen:
+        subject.model(*inputs)
+    tensor = only(answering(q.Tensor(about, name)))
+    value = seen[name]
+    np.testing.assert_allclose(tensor.arrays["values"], value[(0,) * (value.ndim - 2)], atol=1e-6)
+    assert tensor.header["mean"] == pytest.approx(float(value.mean()), abs=1e-6)
+
+
+def test_saved_with_the_moved_heads(tmp_path: Path) -> None:
+    subject = gaussian_subject()
+    hw.save(subject.model, tmp_path / "discs")
+    opened = Subject.open(tmp_path / "discs")
+    answering = answering_of("gaussian")
+    answering.subjects = [opened]
+    move = Move(0, 0, (1.0, 1.0), 3.0)
+    folder = only(answering(q.Save(About(start("gaussian"), moved=(move,))))).header["folder"]
+    assert Path(folder) == tmp_path / "discs-moved-1"
+    assert hw.load(folder).layers[0].attention.centre[0].tolist() == [1.0, 1.0]
+    assert hw.load(tmp_path / "discs").layers[0].attention.centre[0].tolist() != [1.0, 1.0]
+    with pytest.raises(RefusedError, match="No head has been moved"):
+        list(answering(q.Save(About(start("gaussian")))))
+
+
+def test_long_maps_come_in_blocks_that_keep_the_largest() -> None:
+    weights = torch.zeros(1, 130, 130)
+    weights[0, 129, 64] = 0.5
+    small, peaks = thumbnails(weights)
+    assert small.shape == (1, 44, 44)
+    assert int(small[0, 43, 21]) == 255
+    assert float(peaks[0]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "question", "sentence"),
+    [
+        ("text", q.Read(About(Input(text="a" * 65))), "65 tokens. The model is shown up to 64: take 1 away"),
+        ("text", q.Read(About(Input(text=""))), "Type something"),
+        ("text", q.Read(About(Input())), "text must be given"),
+        ("text", q.Read(About(Input(ids=(3, 99)))), r"0 \.\. 31, got 99"),
+        ("text", q.Read(About(Input(ids=(-1,)))), "got -1"),
+        ("text", q.Read(About(Input(example=0))), "test data"),
+        ("text", q.Read(About(Input(text="a"), model=1)), "model must lie in"),
+        ("text", q.Read(About(Input(text="a"), off=((9, 0),))), "no head 0 in attention 9"),
+        ("text", q.Read(About(Input(text="a"), checkpoint="x")), "no checkpoint 'x'"),
+        ("text", q.Map(About(Input(text="a")), 0, 7), "no head 7"),
+        ("text", q.Read(About(Input(text="abc")), position=3), "position must lie in"),
+        ("text", q.Effects(About(Input(text="abc")), Input(text="ab")), "as many tokens: this one has 3, the second 2"),
+        ("text", q.Effects(About(Input(text="abc")), Input(text="abc")), "same answer"),
+        ("text", q.Continue(About(Input(text="abc")), 999), "Between 1 and 200"),
+        ("text", q.Continue(About(Input(text="a" * 63)), 5), "the text is full"),
+        ("text", q.Continue(About(Input(text="a")), temperature=-1), "temperature must be"),
+        ("text", q.Tensor(About(Input(text="a")), "layers.9"), "layers.9"),
+        ("text", q.Convolution(About(Input(text="a")), 0), "no Gaussian heads"),
+        ("text", q.Examples(), "no test data"),
+        ("text", q.Training(), "not from a run"),
+        ("image", q.Read(About(Input(pixels=(0.5,)))), "1 x 6 x 8 numbers, got 1 numbers"),
+        ("image", q.Continue(About(start("image"))), "does not continue texts"),
+        ("gaussian", q.Convolution(About(start("gaussian")), 0, 99), "1 .. 6 patches"),
+        ("gaussian", q.Read(About(start("gaussian"), moved=(Move(0, 9, (0.0, 0.0), 1.0),))), "no Gaussian head 9"),
+        ("gaussian", q.Read(About(start("gaussian"), moved=(Move(0, 0, (0.0, 0.0), 0.0),))), "alpha must lie in"),
+        ("gaussian", q.Read(About(start("gaussian"), moved=(Move(0, 0, (1e9, 0.0), 1.0),))), "within 1000"),
+    ],
+)
+def test_what_cannot_be_answered_gets_a_sentence(kind: str, question: q.Question, sentence: str) -> None:
+    answering = answering_of(kind)
+    with pytest.raises(RefusedError, match=sentence):
+        list(answering(question))
+    assert list(answering(q.Read(About(start(kind)))))  # and it goes on
+
+
+def test_a_model_without_a_tokenizer_reads_ids() -> None:
+    subject = Subject.of(text_model())
+    answering = Answering(subject, text="3 1 4")
+    read = only(answering(q.Read(About(answering.begun))))
+    assert read.header["sequences"][0]["strings"] == ["3", "1", "4"]
+    assert Answering(Subject.of(text_model())).begun.ids is not None
+    with pytest.raises(RefusedError, match="has no tokenizer: type the ids"):
+        list(answering(q.Read(About(Input(text="hello")))))
+    with pytest.raises(ValueError, match="text must be ids"):
+        Answering(subject, text="hello")
+
+
+def test_weights_that_are_not_numbers_are_said_and_shown() -> None:
+    subject = text_subject()
+    with torch.no_grad():
+        next(subject.model.get_submodule("layers.1").parameters()).fill_(math.nan)
+    read = only(Answering(subject, text="abc")(q.Read(About(Input(text="abc")))))
+    assert read.header["finite"] is False
+
+
+def test_a_model_that_says_nothing_of_itself_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"description.*Linear"):
+        Subject.of(torch.nn.Linear(2, 2))
+    with pytest.raises(ValueError, match=r"digits-vot.*digits-vit"):
+        Subject.open("digits-vot")
+    with pytest.raises(ValueError, match="must fit into memory: huge"):
+        check_memory("huge", 10**13)
+    with pytest.raises(ValueError, match="against must read what the model reads"):
+        Answering(text_subject(), image_subject(), text="abc")
+
+
+def test_two_models_answer_side_by_side() -> None:
+    answering = Answering(text_subject(), text_subject(seed=7), text="abc")
+    first, second = (only(answering(q.Read(About(Input(text="abc"), model=i)))).arrays["logits"] for i in (0, 1))
+    assert not np.allclose(first, second)
+    assert only(answering(q.Describe())).header["n_models"] == 2
+
+
+def test_the_newest_readings_are_kept_and_the_model_is_left_as_it_was(kind: str) -> None:
+    answering, given = answering_of(kind), start(kind)
+    model = answering.subjects[0].model
+
+    def hooks() -> int:
+        return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+    before = hooks()
+    for head in range(2):
+        list(answering(q.Read(replace(About(given), off=((0, head), (1, head))))))
+    list(answering(q.Lens(About(given))))
+    assert hooks() == before
+    assert len(answering.readings) <= 3
+
+
+def test_tokens_of_hugging_faces_are_readable() -> None:
+    from headwork.explorer.subject import _readable
+
+    assert _readable("Ġthe", " the") == "␣the"
+    assert _readable("##ing", "ing") == "##ing"
+    assert _readable("▁the", "the") == "␣the"
+    assert _readable("Ċ", "\n") == "↵"
+
+
+def test_the_sequences_of_a_translator_belong_to_its_maps() -> None:
+    subject = pair_subject()
+    assert [(a.kind, a.query, a.key) for a in subject.attention] == [
+        ("self", 0, 0),
+        ("self", 1, 1),
+        ("cross", 1, 0),
+        ("self", 1, 1),
+        ("cross", 1, 0),
+    ]
