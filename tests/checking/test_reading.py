@@ -101,6 +101,9 @@ def test_a_notebook_is_read_too(check):
     cells = [{"cell_type": "markdown", "source": ["# title"]}, {"cell_type": "code", "source": ["%matplotlib inline\n", "import torch"]}, {"cell_type": "code", "source": "def softmax(x):\n    return x.softmax(-1)"}]  # fmt: skip
     (report,) = check(json.dumps({"cells": cells}), file="program.ipynb")
     assert report.right
+    cells[2]["source"] = "def softmax(x):\n    return x.softmax(0)"
+    (report,) = check(json.dumps({"cells": cells}), file="program.ipynb")
+    assert "cell 2, line 2:  return x.softmax(0)" in report.text()
 
 
 def test_hints_go_from_nothing_to_everything(check):

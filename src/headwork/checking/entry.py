@@ -19,7 +19,7 @@ from headwork.checking.flags import try_flags
 from headwork.checking.invariants import Broken, broken
 from headwork.checking.judging import Evidence, Explanation, explain, gather
 from headwork.checking.option import Mistake
-from headwork.checking.pointing import find_line
+from headwork.checking.pointing import Line, find_line, in_cell
 from headwork.checking.report import Finding, Report
 from headwork.checking.runner import ForkServer, Program, ProgramDiedError, ProgramError, Walls
 from headwork.checking.shrinking import pair, smallest_case
@@ -522,13 +522,18 @@ def _other_notes(explanation: Explanation) -> list[str]:
 
 
 def _of_mistake(candidate: Candidate, mistake: Mistake, when: str = "") -> Finding:
-    line = find_line(candidate.source, candidate.name, mistake.point) if candidate.source else None
+    line = _line(candidate, mistake.point)
     sentence = when + (mistake.sentence[0].lower() + mistake.sentence[1:] if when else mistake.sentence)
     return Finding(mistake.name, sentence, (mistake.look, mistake.ask), line, mistake.claim)
 
 
+def _line(candidate: Candidate, point: Sequence[str]) -> Line | None:
+    line = find_line(candidate.source, candidate.name, point) if candidate.source else None
+    return in_cell(candidate.source, line) if line is not None and candidate.filename.endswith(".ipynb") else line
+
+
 def _of_broken(candidate: Candidate, fault: Broken) -> Finding:
-    line = find_line(candidate.source, candidate.name, fault.point) if candidate.source else None
+    line = _line(candidate, fault.point)
     return Finding(
         fault.name,
         fault.sentence,

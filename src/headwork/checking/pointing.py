@@ -118,10 +118,25 @@ FEATURES: dict[str, Feature] = {
 
 @dataclass(frozen=True)
 class Line:
-    """A line of somebody's file."""
+    """A line of somebody's file; of a notebook, of one of its code cells."""
 
     number: int
     text: str
+    cell: int | None = None
+
+    @property
+    def place(self) -> str:
+        return f"line {self.number}" if self.cell is None else f"cell {self.cell}, line {self.number}"
+
+
+def in_cell(source: str, line: Line) -> Line:
+    """The line of a notebook's program as the line of its cell."""
+    lines = source.splitlines()
+    for start in range(line.number - 1, -1, -1):
+        mark = re.fullmatch(r"# cell (\d+)", lines[start])
+        if mark:
+            return Line(line.number - start - 1, line.text, int(mark[1]))
+    return line
 
 
 def find_line(source: str, name: str, features: Iterable[str]) -> Line | None:
