@@ -43,10 +43,10 @@ def test_a_flag_of_a_right_function_is_switched_and_what_is_not_is_named(check):
     ("old", "new", "name", "words"),
     [
         ("diagonal=1", "diagonal=2", "causal: one ahead", "With causal=True: one future token gets through"),
-        ("diagonal=1", "diagonal=0", "causal: itself hidden", "With causal=True: a token cannot see itself"),
+        pytest.param("diagonal=1", "diagonal=0", "causal: itself hidden", "With causal=True: a token cannot see itself", marks=pytest.mark.slow),
         ("    if causal:", "    if causal is None:", "causal: missing", "With causal=True: the future is not hidden"),
     ],
-)
+)  # fmt: skip
 def test_a_branch_that_is_off_by_default_is_looked_at(check, old, new, name, words):
     (report,) = check(HEADER + FUNCTION.replace(old, new))
     assert report.verdict == "wrong", report
@@ -54,6 +54,7 @@ def test_a_branch_that_is_off_by_default_is_looked_at(check, old, new, name, wor
     assert report.sentence.startswith(words)
 
 
+@pytest.mark.slow
 def test_flags_of_constructor_and_call(check):
     (report,) = check(HEADER + MODULE)
     assert report.right, report
@@ -63,12 +64,14 @@ def test_flags_of_constructor_and_call(check):
     assert report.sentence.startswith("With causal=True: the causal mask is inverted")
 
 
+@pytest.mark.slow
 def test_a_mask_that_is_not_understood_is_no_success(check):
     (report,) = check(HEADER + FUNCTION.replace("mask == 0, float", "mask.cumsum(-1) < 2, float"))
     assert report.verdict == "unknown", report
     assert "with a mask it agrees with nothing" in report.sentence
 
 
+@pytest.mark.slow
 def test_other_options_are_not_accused(check):
     program = FUNCTION.replace("window=None", "scaled=True").replace("/ math.sqrt(q.size(-1))", "* (q.size(-1) ** -0.5 if scaled else 1)")  # fmt: skip
     (report,) = check(HEADER + program)

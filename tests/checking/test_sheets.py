@@ -46,10 +46,10 @@ CODE = """class RelativePositionalEmbedding(nn.Module):
     ("program", "old", "new", "name"),
     [
         (COLUMNS, "math.sqrt(len(q))", "1", "scale: none"),
-        (COLUMNS, "dim=1", "dim=0", "softmax: queries"),
+        pytest.param(COLUMNS, "dim=1", "dim=0", "softmax: queries", marks=pytest.mark.slow),
         (FULL, "tokens.flatten(1)", "tokens.transpose(1, 2).flatten(1)", "layer: exchanged"),
         (CODE, "- self.centre", "+ self.centre", "shift: plus"),
-        (CODE, "moved.square()", "moved.abs()", "distance: sizes"),
+        pytest.param(CODE, "moved.square()", "moved.abs()", "distance: sizes", marks=pytest.mark.slow),
     ],
 )
 def test_what_goes_wrong_is_named(check, program, old, new, name):
