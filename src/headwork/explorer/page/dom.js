@@ -34,7 +34,7 @@ export function put(element, ...children) {
 let serial = 0;
 export const newId = (word) => `hw-${word}-${++serial}`;
 
-export const percent = (p) => (p >= 0.9995 ? "100" : p >= 0.1 ? (100 * p).toFixed(1) : p >= 0.0005 ? (100 * p).toFixed(2) : "<0.05") + " %";
+export const percent = (p) => (p === 0 ? "0" : p >= 0.9995 ? "100" : p >= 0.1 ? (100 * p).toFixed(1) : p >= 0.0005 ? (100 * p).toFixed(2) : "<0.05") + " %";
 
 export const short = (n) =>
   Math.abs(n) >= 1e9 ? `${(n / 1e9).toFixed(2)} G` : Math.abs(n) >= 1e6 ? `${(n / 1e6).toFixed(2)} M` : Math.abs(n) >= 1e4 ? `${(n / 1e3).toFixed(1)} k` : `${n}`;

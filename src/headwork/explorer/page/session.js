@@ -1,7 +1,7 @@
 // What is asked whenever something changes: the forward pass, the same without changes to compare, and the map in focus.
 import { Live } from "./ask.js";
 
-export const TYPING = 60; // milliseconds without a key before a question goes out
+export const TYPING = 25; // milliseconds without a key before a question goes out
 
 export class Session {
   constructor(ask, store, described) {

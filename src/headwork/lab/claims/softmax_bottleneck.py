@@ -82,7 +82,7 @@ def _best_fit(logits: Float[Tensor, "context vocab"], width: int) -> float:
     factors = [(size * torch.randn(m, width, dtype=torch.float64)).requires_grad_() for m in (n, vocab)]
     search = torch.optim.LBFGS(
         factors,
-        max_iter=400,
+        max_iter=1500,
         tolerance_grad=1e-16,
         tolerance_change=0.0,
         line_search_fn="strong_wolfe",
