@@ -109,3 +109,10 @@ def test_the_line_is_the_one_with_the_mistake(base):
     for i, mistake in enumerate(base.mistakes):
         for style in styles()[i % 8 :: 8]:
             assert pointed(base, mistake, style) in planted_lines(base, mistake, style), (mistake, style)
+
+
+@pytest.mark.slow
+def test_a_last_norm_that_is_not_used_is_named(check):
+    base = next(b for b in BASES if b.name == "GPT")
+    report, _ = judge(check, base, "final_norm: not used", styles()[0])
+    assert [f.name for f in report.findings] == ["final_norm: not used"], report

@@ -118,6 +118,8 @@ def run_stack(
 
 
 def finish(x: Tensor, w: Weights, how: How) -> Tensor:
+    if w["final"] is None and how.get("final_norm"):
+        raise ValueError("there is no last norm")
     if w["final"] is not None and how.get("final_norm") != "not used":
         own = w["final"]
         x = equations.norm(
@@ -131,8 +133,6 @@ def finish(x: Tensor, w: Weights, how: How) -> Tensor:
             "norm",
             {k: v for k, v in how.items() if k == "form"},
         )
-    elif how.get("final_norm"):
-        raise ValueError("there is no last norm")
     return x
 
 
