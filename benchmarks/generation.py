@@ -1,12 +1,13 @@
-"""Text from ours and from Hugging Face's model of the same size: `python benchmarks/generation.py`.
+"""Text from ours and from Hugging Face's model of the same weights: `python benchmarks/generation.py`.
 
-The character GPT of 0.8 million parameters, both greedy with their KV caches, 16 tokens in and 100 out. Both take turns
+A GPT-2 of 0.8 million random weights, both with their KV caches, 16 tokens in and 100 out. Both take turns
 in one process; the figure is the best of all turns.
 """
 
 import argparse
 import os
 import platform
+import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -15,24 +16,10 @@ import transformers
 from contest import Contestant, contest
 
 import headwork as hw
-from headwork import choices
 from headwork.generation import Greedy, Sample, generate
 
 VOCAB, CONTEXT, N_PROMPT, N_NEW_TOKENS = 107, 128, 16, 100
 D_MODEL, N_LAYERS, N_HEADS = 128, 4, 4
-
-
-def ours() -> hw.models.Decoder:
-    return hw.models.Decoder(
-        hw.models.DecoderConfig(
-            vocab=VOCAB,
-            d_model=D_MODEL,
-            n_layers=N_LAYERS,
-            heads=choices.Heads(n_heads=N_HEADS),
-            feed_forward=choices.FeedForward(d_ff=4 * D_MODEL),
-            position=choices.LearnedPositions(max_tokens=CONTEXT),
-        )
-    ).eval()
 
 
 def theirs() -> transformers.GPT2LMHeadModel:
@@ -42,6 +29,12 @@ def theirs() -> transformers.GPT2LMHeadModel:
     return transformers.GPT2LMHeadModel(config).eval()
 
 
+def ours(theirs: transformers.GPT2LMHeadModel) -> hw.models.Decoder:
+    with tempfile.TemporaryDirectory() as folder:
+        theirs.save_pretrained(folder)
+        return hw.load(folder)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=8)
@@ -49,7 +42,8 @@ def main() -> None:
     torch.manual_seed(0)
     print(f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__},")
     print(f"transformers {transformers.__version__}, float32, best of {n_turns} turns, {N_NEW_TOKENS} new tokens")
-    model, other = ours(), theirs()
+    other = theirs()
+    model = ours(other)
     for batch in (1, 16):
         ids = torch.randint(VOCAB, (batch, N_PROMPT))
         flops = 2.0 * sum(parameter.numel() for parameter in model.parameters()) * batch * N_NEW_TOKENS

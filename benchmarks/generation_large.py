@@ -16,6 +16,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -26,6 +27,7 @@ import transformers
 import headwork as hw
 from headwork.functional.int8 import Int8Matrix
 from headwork.generation import generate
+from headwork.layers.linear import affine_map
 
 VOCAB, N_PROMPT, N_LONG = 50_257, 16, 512
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -48,19 +50,29 @@ def take_turns(title: str, runs: Runs, n_turns: int, clock: Callable[[], float],
     return best
 
 
-def bare_products(model: hw.models.Decoder, n_tokens: int, *, int8: bool) -> Callable[[], None]:
-    """One product with each matrix of the model, for each token."""
+def bare_products(model: hw.models.Decoder, n_tokens: int) -> Runs:
+    """For each token one product with each matrix of the model: as PyTorch multiplies, and in what we know to be best.
+
+    And the least that can be done with weights: to read them all once, for the largest of each matrix.
+    """
     tables = [p.detach() for name, p in model.named_parameters() if p.ndim == 2 and "positions" not in name]
     inputs = [torch.randn(1, table.shape[1]) for table in tables]
-    products = [Int8Matrix(table) if int8 else table.t() for table in tables]
+    kernels = [Int8Matrix(table) for table in tables]
+    ways: dict[str, list[Callable[..., object]]] = {
+        "products, F.linear": [partial(torch.nn.functional.linear, weight=table) for table in tables],
+        "products, ours": [affine_map(table, None) for table in tables],
+        "products, int8": kernels,
+        "products, int8 kernel alone": [lambda x, k=k: k._product(x, *k._rounding, k._packed) for k in kernels],
+        "weights read once": [lambda x, table=table: table.amax() for table in tables],
+    }
 
-    def run() -> None:
+    def run(way: list[Callable[..., object]]) -> None:
         with torch.inference_mode():
             for _ in range(n_tokens):
-                for product, x in zip(products, inputs, strict=True):
-                    product(x) if isinstance(product, Int8Matrix) else torch.mm(x, product)
+                for product, x in zip(way, inputs, strict=True):
+                    product(x)
 
-    return run
+    return {name: partial(run, way) for name, way in ways.items()}
 
 
 def with_ctranslate2(folder: Path, ids: list[int], n_new: int, n_threads: int) -> Runs:
@@ -131,8 +143,7 @@ def generation(clock: Callable[[], float], options: argparse.Namespace, folder: 
         "Hugging Face": lambda: hugging_face(ids, n_new),
         "headwork int8": lambda: generate(quantised, ids, max_new_tokens=n_new),
         **with_ctranslate2(folder, ids[0].tolist(), n_new, options.threads),
-        "bare products float32": bare_products(ours, n_new, int8=False),
-        "bare products int8": bare_products(ours, n_new, int8=True),
+        **bare_products(ours, n_new),
     }
     take_turns(f"{n_new} tokens after {N_PROMPT}, GPT-2 of 124 M, batch 1", runs, options.turns, clock, n_new)
     runs = {

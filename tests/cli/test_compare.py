@@ -81,7 +81,7 @@ def test_folders_of_the_same_name_are_told_apart(capsys, runs, tmp_path):
     [
         ([], "runs must be one or more different folders, got none"),
         (["{0}", "{0}"], "runs must be one or more different folders, got "),
-        (["nowhere"], "metrics must be a file that exists, got nowhere/metrics.jsonl"),
+        (["nowhere"], "run must be the folder of a run (written by `headwork train`), got nowhere"),
         (["{0}", "--metric", "acuracy"], "metric 'acuracy' is not known; did you mean 'accuracy'?"),
         (["{0}", "--figure", "x.xyz"], "figure must end in one of"),
         (["{0}", "--page", "x.pdf"], "page must end in .html, got x.pdf"),

@@ -56,6 +56,24 @@ def test_what_was_found_and_an_estimate_are_said(
     assert "of memory beside the data" in words
 
 
+def test_batches_are_smaller_for_few_examples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{'good' if i % 2 else 'bad'} film number{i},{'for' if i % 2 else 'against'}" for i in range(20)]
+    (tmp_path / "few.csv").write_text("\n".join(["review,verdict", *rows]) + "\n")
+    about = ("train", "sst2-encoder", "--data", str(tmp_path / "few.csv"), "--steps", "1", *SMALL)
+    assert main([*about, "--out", str(tmp_path / "run")]) == 0
+    assert "batch size 4 instead of 64, for 16 examples" in capsys.readouterr().err
+    assert hw.training.open_run(tmp_path / "run").config.training.batch_size == 4
+    assert "number of training examples, 16, got 32" in say(
+        capsys, *about, "--out", tmp_path / "other", "--batch-size", "32", code=2
+    )
+
+
+def test_the_flag_is_named_for_a_column_that_is_not_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "few.csv").write_text("review,what\ngood,1\nbad,0\n")
+    said = say(capsys, "train", "sst2-encoder", "--data", tmp_path / "few.csv", "--out", tmp_path / "run", code=2)
+    assert "label must be given (label=NAME, or --set data.label=NAME on the command line)" in said
+
+
 @pytest.mark.parametrize("ending", ["csv", "json", "jsonl"])
 def test_answers_to_a_whole_table(
     reviews: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]

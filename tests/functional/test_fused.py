@@ -220,3 +220,26 @@ def test_rms_norm_twins_agree(assert_same, shape, eps):
 )
 def test_gelu_twins_agree(assert_same, fused, readable):
     assert_same(fused, readable, torch.linspace(-math.tau, math.tau, 101, dtype=torch.float64))
+
+
+# Rotation
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+@pytest.mark.parametrize("d_head", [2, 4, 10])
+def test_rotated_twins_agree_down_to_the_gradient_of_the_angles(assert_same, layout, d_head):
+    x = torch.randn(BATCH, HEAD, QUERY, d_head, dtype=torch.float64)
+    angles = torch.randn(BATCH, 1, QUERY, d_head // 2, dtype=torch.float64)
+    assert_same(
+        lambda x, angles: hf.fused_rotate(x, *hf.rotary_table(angles, layout), layout),
+        lambda x, angles: hf.rotate(x, angles, layout),
+        x,
+        angles,
+    )
+
+
+def test_half_precision_stays_what_it_is():
+    x, angles = torch.randn(QUERY, 8).bfloat16(), torch.randn(QUERY, 4, dtype=torch.float64)
+    turned = hf.fused_rotate(x, *hf.rotary_table(angles))
+    assert turned.dtype == torch.bfloat16
+    torch.testing.assert_close(turned, hf.rotate(x, angles), rtol=0.02, atol=0.02)

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -203,3 +204,18 @@ def test_the_library_asks_without_what_trains() -> None:
     """Importing lightning for a question about the processor would take seconds."""
     code = "import sys, headwork.models; sys.exit('lightning_fabric' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("names", "amd"), [("AuthenticAMD", True), ("GenuineIntel", False)])
+@pytest.mark.parametrize("where", ["linux", "elsewhere"])
+def test_the_processor_says_whose_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, names: str, amd: bool, where: str
+) -> None:
+    written = tmp_path / "cpuinfo"
+    if where == "linux":
+        written.write_text(f"processor : 0\nvendor_id : {names}\n")
+    monkeypatch.setattr(processor, "CPU_INFO", written)
+    monkeypatch.setattr(processor.platform, "processor", lambda: f"AMD64 Family 25, {names}")
+    for has_mkl in (True, False):
+        monkeypatch.setattr(torch.backends.mkl, "is_available", lambda has_mkl=has_mkl: has_mkl)
+        assert processor.is_amd.__wrapped__() == (amd and has_mkl)

@@ -153,6 +153,31 @@ def test_beams(pair: Callable[[], Pair], end: int, n_beams: int, length_penalty:
 
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("n_beams", [1, 3])
+def test_the_first_token_may_be_given(n_beams: int) -> None:
+    """BART's `forced_bos_token_id`, and the language that a translation begins with."""
+    theirs, ours = lively_marian()
+    source = some_ids(BATCH, SOURCE, PAD)
+    unlikely = int(ours(source, torch.full((BATCH, 1), PAD))[0, 0, :PAD].argmin())
+    expected = hugging_face(
+        theirs,
+        source,
+        N_NEW_TOKENS,
+        decoder_start_token_id=PAD,
+        eos_token_id=23,
+        num_beams=n_beams,
+        forced_bos_token_id=unlikely,
+        **({"early_stopping": "never"} if n_beams > 1 else {}),
+    ).sequences
+    options: dict[str, Any] = {"max_new_tokens": N_NEW_TOKENS, "n_beams": n_beams, "begin": PAD, "end": 23}
+    for row, hypothesis in enumerate(beam_search(ours, source, first=unlikely, **options)):
+        assert hypothesis.ids[0] == unlikely
+        assert hypothesis.ids.equal(expected[row, 1 : len(hypothesis.ids) + 1])
+    with pytest.raises(ValueError, match=r"first must lie in 0 \.\. 36, got 37"):
+        beam_search(ours, source, first=37, **options)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("n_beams", [1, 3])
 def test_tokens_that_are_never_chosen(n_beams: int) -> None:
     """As the padding of Marian's models."""
     theirs, ours = lively_marian()

@@ -173,3 +173,14 @@ def test_a_notebook_shows_a_table_of_operations():
     assert ["projections", f"{found.projections:,}", "96.2%"] in cells_of(html)
     for line in (*str(found).splitlines()[:3], *found.verdict().splitlines()):
         assert line in html
+
+
+def test_attention_of_pytorch_is_counted_and_said_to_have_no_parts():
+    layers = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 3, enable_nested_tensor=False
+    )
+    price = hw.cost(layers, torch.zeros(1, 5, 8))
+    assert price.verdict().startswith("The products of 3 nn.MultiheadAttention are counted, and not told apart")
+    ours = hw.cost(hw.from_torch(layers), torch.zeros(1, 5, 8))
+    assert (ours.flops, ours.n_torch_attention) == (price.flops, 0)
+    assert ours.attention > 0

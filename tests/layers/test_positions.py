@@ -26,6 +26,7 @@ from headwork.layers import (
 )
 from headwork.layers.positions import count_positions, make_grid, make_positions
 
+YARN = choices.YarnScaling(factor=4.0, original_max_tokens=16)
 BATCH, HEAD, D_HEAD, TOKEN, KEY, D_MODEL = 2, 3, 4, 5, 11, 7
 
 
@@ -370,3 +371,18 @@ def test_copies_are_the_same(copied: object) -> None:
     assert torch.equal(copied(learned).vectors(positions(1, 2), 3), learned.vectors(positions(1, 2), 3))
     rotary, q = RotaryPositions(D_HEAD), torch.randn(1, HEAD, 2, D_HEAD)
     assert torch.equal(copied(rotary).rotation(positions(1, 2)).rotate(q), rotary.rotation(positions(1, 2)).rotate(q))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"layout": "interleaved"},
+        {"fraction": 0.5},
+        {"scaling": choices.YarnScaling(factor=4.0, original_max_tokens=16)},
+    ],
+)
+def test_a_computed_rotation_is_the_same(how: dict[str, object]) -> None:
+    rotation = RotaryPositions(8, **how).rotation(torch.arange(TOKEN)[None])
+    x = torch.randn(2, 3, TOKEN, 8, dtype=torch.float64)
+    torch.testing.assert_close(rotation.computed(x.dtype).rotate(x), rotation.rotate(x), rtol=0, atol=1e-12)

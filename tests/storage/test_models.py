@@ -153,6 +153,14 @@ def test_folders_that_hold_no_model(tmp_path: Path) -> None:
         load(tmp_path / "nowhere")
 
 
+def test_a_run_that_was_stopped_before_it_was_evaluated(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"run": {}}))
+    with pytest.raises(
+        ValueError, match=r"a checkpoint that was evaluated, got .* `headwork train --resume .*` goes on"
+    ):
+        load(tmp_path)
+
+
 def test_a_config_that_is_none(tmp_path: Path) -> None:
     save(published("digits-vit").build(), tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text("[1, 2")

@@ -5,10 +5,12 @@ Exit code 0: done; 1: it failed; 2: you asked wrongly; 3: a number was not finit
 
 import atexit
 import gc
+import io
 import os
+import re
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from typing import Any, Protocol, runtime_checkable
 
 import tyro
@@ -40,6 +42,10 @@ class Command(Protocol):
 
     def run(self) -> None: ...
 
+
+_NO_TYPE = re.compile(r"Error parsing (\S+): no type matching (.+) could be instantiated from \[(.*?)\]\.")
+_NO_NUMBER = re.compile(r"Error parsing (\S+): (?:invalid literal|could not convert).*: ('.*?')")
+_KINDS = {"INT": "a whole number", "FLOAT": "a number", "INT INT": "two whole numbers"}
 
 COMMANDS: dict[str, Callable[..., Command]] = {
     command.__name__.lower(): command
@@ -73,11 +79,41 @@ def parse(arguments: list[str]) -> Command:
             options["args"] = ["--help"]
             if name == "train" and not arguments[1].startswith("-"):
                 options["default"] = with_recipe(arguments[1])
-        return tyro.cli(COMMANDS[name], **options)
+        return read_arguments(COMMANDS[name], **options)
     if name and not name.startswith("-"):
         raise ValueError(f"command {name!r} is not known{nearest(name, COMMANDS)}")
     about = f"Headwork {headwork.__version__}: Transformers you can read, run, prove and see."
     return subcommand_cli_from_dict(COMMANDS, description=about, **options)
+
+
+def read_arguments(command: Callable[..., Command], **options: Any) -> Command:
+    """The command; what cannot be read of it is said in a line, as every other error is."""
+    with redirect_stderr(io.StringIO()) as said:
+        try:
+            return tyro.cli(command, **options)
+        except SystemExit as left:
+            if left.code != 2:
+                raise
+    raise ValueError(f"{in_words(said.getvalue())}; see {options['prog']} --help")
+
+
+def in_words(box: str) -> str:
+    """What stands in a box of tyro's under its title, up to the next rule, and what it suggests."""
+    groups: list[list[str]] = [[]]
+    for line in (line.strip("│ ") for line in box.splitlines()):
+        if line.startswith(("╭", "╰", "───", "---")):
+            groups.append([])
+        elif line:
+            groups[-1].append(line)
+    parts = [group for group in groups[1:] if group]  # the title stands before, or in, the first rule
+    what = " ".join(parts[0]) if parts else "the arguments cannot be read"
+    if found := _NO_TYPE.search(what):
+        kind = found[2].removeprefix("{None}|").strip("{}")
+        return f"{found[1]} must be {_KINDS.get(kind, kind)}, got {found[3]}"
+    if found := _NO_NUMBER.search(what):
+        return f"{found[1]} must be {'a whole number' if 'int()' in what else 'a number'}, got {found[2]}"
+    meant = [line.split()[0] for group in parts[1:] for line in group if line.startswith("--")]
+    return what.rstrip(".") + (f"; perhaps you meant {' or '.join(meant)}" if meant and "Perhaps" in box else "")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -62,6 +62,8 @@ class Compare(Imports):
         for run in self.runs:
             if run.exists() and not run.is_dir():
                 raise ValueError(f"runs must be folders of runs, got the file {run}")
+            if not run.exists():
+                raise ValueError(f"run must be the folder of a run (written by `headwork train`), got {run}")
         check_figure(self.figure)
         if self.page is not None and self.page.suffix.lower() != ".html":
             raise ValueError(f"page must end in .html, got {self.page}")

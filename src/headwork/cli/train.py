@@ -125,6 +125,7 @@ class Train(Imports, TrainingFlags):
         out = self.out or free_folder(Path("runs"), config.name)
         if self.from_ is not None:
             config, data = self.start_from(config, values)
+            config = self.with_batches_of(config, data, values)
             return new_run(config, out, data, check=is_first_process()), data
         for name, value in self.of_from().items():
             if value is not None:
@@ -132,6 +133,7 @@ class Train(Imports, TrainingFlags):
         config = override(config, values, self.own_classes)
         assert config.data is not None
         data = config.data.load(config.training.seed)
+        config = self.with_batches_of(config, data, values)
         return new_run(config, out, data, check=is_first_process()), data
 
     def of_from(self) -> "dict[str, object]":
@@ -188,6 +190,19 @@ class Train(Imports, TrainingFlags):
         if is_first_process():
             print(said, file=sys.stderr)
         return replace(config, model=start.model, data=start.config), start.data
+
+    def with_batches_of(self, config: "RunConfig", data: "Dataset", values: "dict[str, object]") -> "RunConfig":
+        """Smaller batches than those of the recipe for fewer examples than one of them has, unless they were asked for.
+
+        An epoch then has four steps or more.
+        """
+        training, n = config.training, len(data.train)
+        if training.batch_size <= n or "training.batch_size" in values or "WORLD_SIZE" in os.environ:
+            return config
+        batch_size = training.accumulate * max(n // (4 * training.accumulate), 1)
+        if is_first_process():
+            print(f"batch size {batch_size} instead of {training.batch_size}, for {n} examples", file=sys.stderr)
+        return replace(config, training=replace(training, batch_size=batch_size))
 
     def with_data_of(self, config: "RunConfig") -> "RunConfig":
         """The recipe with the data that was given, or with its own from another folder."""

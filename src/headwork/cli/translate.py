@@ -30,11 +30,13 @@ class Translator:
     end: Sequence[int]
     forbidden: Sequence[int] = ()
     """Ids that are never written."""
+    first: int | None = None
+    """The id that is always written first: BART's, or the language of a translation."""
 
 
 @dataclass(frozen=True)
 class Translate(OfRun):
-    """Translate texts with the encoder-decoder of a run, or of a folder of Hugging Face's (Marian, T5).
+    """Translate texts with the encoder-decoder of a run, or of a folder of Hugging Face's (Marian, T5, BART).
 
     The texts are given here or line by line on stdin. A T5 is told what to do in the text.
     """
@@ -81,6 +83,7 @@ class Translate(OfRun):
                     begin=translator.begin,
                     end=translator.end,
                     forbidden=translator.forbidden,
+                    first=translator.first,
                     length_penalty=1.0 if self.length_penalty is None else self.length_penalty,
                 )[0]
                 said = translator.decode(best.ids.tolist())
@@ -140,16 +143,20 @@ def open_pretrained(folder: Path) -> Translator:
     stated_words = settings.get("bad_words_ids")
     words = stated_words if isinstance(stated_words, list) else []
     forbidden = [ids[0] for ids in words if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], int)]
+    first = settings.get("forced_bos_token_id")
+    if first is not None and (not isinstance(first, int) or not 0 <= first < description.n_outputs):
+        rule = f"an id below {description.n_outputs}"
+        raise ValueError(f"{folder / 'config.json'}: forced_bos_token_id must be {rule}, got {first!r}")
     if settings.get("model_type") == "marian":
         marian = MarianTokenizer.load(folder)
         check_vocabulary(marian.n_tokens, description.n_outputs)
-        return Translator(model, marian.encode, marian.decode, marian.begin, [marian.end], forbidden)
+        return Translator(model, marian.encode, marian.decode, marian.begin, [marian.end], forbidden, first)
     tokenizer = PretrainedTokenizer.load(folder)
     check_vocabulary(tokenizer.n_tokens, description.n_outputs)
     begin = settings.get("decoder_start_token_id")
     if not isinstance(begin, int):
         raise ValueError(f"{folder / 'config.json'}: decoder_start_token_id must be the id that begins, got {begin!r}")
-    return Translator(model, tokenizer.encode, tokenizer.decode, begin, tokenizer.end, forbidden)
+    return Translator(model, tokenizer.encode, tokenizer.decode, begin, tokenizer.end, forbidden, first)
 
 
 def check_vocabulary(n_tokens: int, n_outputs: int) -> None:

@@ -13,7 +13,7 @@ from headwork.checks import check_file, check_type
 from headwork.extras import missing, need
 
 try:
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 except ModuleNotFoundError as error:
     raise missing(error) from None
 
@@ -68,6 +68,8 @@ def open_image(path: Path) -> Iterator[Image.Image]:
             yield _with_eight_bits(image) if image.mode[0] in "IF" else image
     except MemoryError:
         raise
+    except UnidentifiedImageError:  # whose message shows an object of Python's
+        raise ValueError(f"image must be a picture that can be read, got {path}, which is none") from None
     except Exception as error:  # a broken file can make Pillow raise anything
         raise ValueError(f"image must be a picture that can be read, got {path} ({error})") from None
 

@@ -80,7 +80,8 @@ def find_column(columns: Sequence[str], said: str | None, names: Sequence[str], 
     by_name = {column.strip().lower(): column for column in reversed(columns)}
     found = [by_name[name] for name in names if name in by_name]
     if not found:
-        raise ValueError(f"{what} must be given, since no column is called {' or '.join(names[:4])}; {there}")
+        how = "--column NAME" if what == "column" else f"{what}=NAME, or --set data.{what}=NAME on the command line"
+        raise ValueError(f"{what} must be given ({how}), since no column is called {' or '.join(names[:4])}; {there}")
     return found[0]
 
 

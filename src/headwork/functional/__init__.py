@@ -15,6 +15,7 @@ from headwork.functional.fused import fused_gelu as fused_gelu
 from headwork.functional.fused import fused_gelu_tanh as fused_gelu_tanh
 from headwork.functional.fused import fused_layer_norm as fused_layer_norm
 from headwork.functional.fused import fused_rms_norm as fused_rms_norm
+from headwork.functional.fused import fused_rotate as fused_rotate
 from headwork.functional.gaussian import gaussian_attention as gaussian_attention
 from headwork.functional.gaussian import gaussian_attention_by_table as gaussian_attention_by_table
 from headwork.functional.gaussian import gaussian_axis_weights as gaussian_axis_weights
@@ -47,6 +48,7 @@ from headwork.functional.rotary import llama3_frequencies as llama3_frequencies
 from headwork.functional.rotary import ntk_base as ntk_base
 from headwork.functional.rotary import rotary_angles as rotary_angles
 from headwork.functional.rotary import rotary_frequencies as rotary_frequencies
+from headwork.functional.rotary import rotary_table as rotary_table
 from headwork.functional.rotary import rotate as rotate
 from headwork.functional.rotary import yarn_attention_factor as yarn_attention_factor
 from headwork.functional.rotary import yarn_frequencies as yarn_frequencies

@@ -7,6 +7,7 @@ gradient. Layers call these; ask for attention weights and they come from the re
 
 import math
 from functools import partial
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -127,3 +128,22 @@ def fused_gelu_tanh(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     tensor([0.8412])
     """
     return F.gelu(x, approximate="tanh")
+
+
+def fused_rotate(
+    x: Float[Tensor, "*batch token d_head"],
+    cos: Float[Tensor, "*#batch token d_head"],
+    sin: Float[Tensor, "*#batch token d_head"],
+    layout: Literal["interleaved", "halves"] = "interleaved",
+) -> Float[Tensor, "*batch token d_head"]:
+    """`rotate` by the numbers of `rotary_table`, which many layers share: x cos + (b, a) sin for each pair (a, b) of x.
+
+    >>> x, angles = torch.randn(5, 8), torch.randn(5, 4)
+    >>> torch.allclose(fused_rotate(x, *rotary_table(angles)), rotate(x, angles), atol=1e-6)
+    True
+    """
+    if layout == "halves":
+        swapped = x.roll(x.shape[-1] // 2, -1)
+    else:
+        swapped = x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2).flip(-1).flatten(-2)
+    return torch.addcmul(x * cos.to(x.dtype), swapped, sin.to(x.dtype))

@@ -3,14 +3,18 @@
 So another process tries first, once, and only when half precision is asked for.
 """
 
+import platform
 import signal
 import subprocess
 import sys
+from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+CPU_INFO = Path("/proc/cpuinfo")
 HALF = (torch.bfloat16, torch.float16)
 ANSWERS: dict[torch.dtype, str] = {}
 """What the trials in this process have said: what went wrong, or nothing if all is well."""
@@ -123,6 +127,13 @@ def _try_while_compiling(dtype: torch.dtype) -> str:
 
 # What torch.compiler.assume_constant_result does; calling it would import the whole compiler, a second for everybody.
 _try_while_compiling._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+@cache
+def is_amd() -> bool:
+    """Whether the processor is one of AMD's, for which MKL has no kernels of its own."""
+    names = CPU_INFO.read_text(errors="replace") if CPU_INFO.is_file() else platform.processor()
+    return "AuthenticAMD" in names and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
 
 
 def run_trial(code: str, *arguments: str) -> str:

@@ -129,3 +129,17 @@ def rotate(
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     a, b = rearrange(x, split, two=2)
     return rearrange(torch.stack([a * cos - b * sin, a * sin + b * cos]), join)
+
+
+def rotary_table(
+    angles: Float[Tensor, "*batch token pair"], layout: Literal["interleaved", "halves"] = "interleaved"
+) -> tuple[Float[Tensor, "*batch token d_head"], Float[Tensor, "*batch token d_head"]]:
+    r"""$\cos\theta$ for each feature, and $-\sin\theta$ for the first, $\sin\theta$ for the second of each pair.
+
+    >>> rotary_table(torch.tensor([[torch.pi / 2]]))[1]
+    tensor([[-1.,  1.]])
+    """
+    check_one_of(("interleaved", "halves"), layout=layout)
+    join = {"interleaved": "two ... pair -> ... (pair two)", "halves": "two ... pair -> ... (two pair)"}[layout]
+    cos, sin = angles.cos(), angles.sin()
+    return rearrange([cos, cos], join), rearrange([-sin, sin], join)

@@ -16,6 +16,7 @@ from headwork.generation.decoding import (
     check_kind,
     check_length,
     check_prompt,
+    check_token_ids,
     end_ids,
     read_target,
 )
@@ -45,6 +46,7 @@ def beam_search(
     length_penalty: float = 1.0,
     source_visible: Bool[Tensor, "batch source_token"] | None = None,
     forbidden: Sequence[int] = (),
+    first: int | None = None,
 ) -> list[Hypothesis]:
     r"""The best translation that was found for each source, or the best text after each prompt, of a `Decoder`.
 
@@ -56,7 +58,7 @@ def beam_search(
     n_beams best continuations of all beams, those that end are finished; the n_beams best that do not end go on. A
     source is done when nothing that its beams may become can be better than the best finished translation (Hugging
     Face: `early_stopping="never"`). One beam is greedy search, and done at the first `end`. A translation starts with
-    `begin`; the ids `forbidden` are never chosen.
+    `begin`; the ids `forbidden` are never chosen; the first new token is `first`, if it is given, and certain.
 
     >>> config = hw.models.EncoderDecoderConfig(vocab=100, d_model=8, n_encoder_layers=1, n_decoder_layers=1,
     ...     heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=32))
@@ -70,6 +72,9 @@ def beam_search(
     source, source_visible = as_rows(source, source_visible)
     read, logits = start(model, source, source_visible, begin, max_new_tokens)
     ends, never = end_ids(end, logits.shape[1]), list(end_ids(forbidden, logits.shape[1]))
+    check_token_ids(logits.shape[1], first=first)
+    if first is not None:
+        logits = torch.full_like(logits, -math.inf).index_fill(1, source.new_tensor([first]), 0.0)
     of_end = torch.tensor(ends, device=source.device)
     ids = source.new_zeros((len(source), 1, 0))
     sums = torch.zeros(len(source), 1, device=source.device)

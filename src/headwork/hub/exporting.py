@@ -75,7 +75,10 @@ def export(model: nn.Module, file: Path | str) -> Exported:
     description = describe(model)
     if description is None:
         got = with_article(type(model).__name__)
-        raise ValueError(f"model must have a description, which says what it reads, got {got} that has none")
+        raise ValueError(
+            f"model must be a whole one, that reads ids or images (it has a description of them), got {got}: "
+            "for other modules there are torch.export and torch.onnx.export"
+        )
     if path.suffix == ".onnx":
         for package in ("onnx", "onnxscript", "onnxruntime"):
             need(package)

@@ -48,8 +48,8 @@ def note_of_unverified(folder: Path | str) -> str | None:
     if (Path(folder) / MANIFEST).is_file():
         return None
     return (
-        f"{folder} is loaded unverified: it has no manifest, so nobody knows whether its weights are those that were "
-        "written"
+        f"{folder} is loaded unverified: it has no manifest, as folders that headwork did not write have none, so its "
+        "weights are not compared with checksums"
     )
 
 

@@ -49,6 +49,8 @@ class Cost:
     """What autograd keeps for the backward pass, without dropout, beside parameters and inputs."""
     n_tokens: int
     """The longest sequence any attention layer looked at; 0 without attention."""
+    n_torch_attention: int = 0
+    """How many attention layers are PyTorch's own, inside which nothing has a name."""
 
     @property
     def flops(self) -> int:
@@ -86,6 +88,9 @@ class Cost:
 
     def verdict(self) -> str:
         """Which term dominates, and from which length on that changes."""
+        if self.n_torch_attention:
+            found = f"{self.n_torch_attention} nn.MultiheadAttention"
+            return f"The products of {found} are counted, and not told apart: hw.from_torch(model) has names for them."
         if not self.attention:
             return "No attention was seen in this model."
         if self.crossover is None:
@@ -150,6 +155,7 @@ def cost(model: nn.Module, *inputs: Tensor, **keywords: object) -> Cost:
         parameter_bytes=sum(p.numel() * p.element_size() for p in model.parameters()),
         activation_bytes=kept.total_bytes,
         n_tokens=calls.n_tokens,
+        n_torch_attention=sum(isinstance(module, nn.MultiheadAttention) for module in model.modules()),
     )
 
 

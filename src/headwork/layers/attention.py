@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -152,8 +151,7 @@ class MultiHeadAttention(nn.Module):
         if self.window is not None:
             visible = _hide_distant(visible, q, k, self.window)
         heads = self._attend(q, *self._for_each_query_head(k, v), visible, causal, bias)
-        heads = self.heads(rearrange(heads, "batch head query d -> batch query head d"))
-        return self.out(rearrange(heads, "batch query head d -> batch query (head d)"))
+        return self.out(self.heads(heads.transpose(1, 2)).flatten(2))
 
     def one_token(self) -> OneToken:
         """The same for one new token of each row: (x, visible, bias, rotation, cache), with heads split by a view.
@@ -199,19 +197,19 @@ class MultiHeadAttention(nn.Module):
 
     def _project(self, memory: Tensor, values: Tensor, rotation: Rotation | None) -> KeysAndValues:
         k = self._split(self.key(memory), self.n_kv_heads, self.key_norm)
-        v = rearrange(self.value(values), "batch key (head d) -> batch key head d", head=self.n_kv_heads)
+        v = split_heads(self.value(values), self.n_kv_heads)
         k = self._rotate(self.keys(k), rotation, self.rotated_keys)
-        return k, rearrange(self.values(v), "batch key head d -> batch head key d")
+        return k, self.values(v).transpose(1, 2)
 
     def _split(
         self, x: Float[Tensor, "batch token d"], n_heads: int, norm: nn.Module | None
     ) -> Float[Tensor, "batch token head d_head"]:
         """The heads of queries or keys, normalised each by itself or all together."""
         if norm is None:
-            return rearrange(x, "batch token (head d) -> batch token head d", head=n_heads)
+            return split_heads(x, n_heads)
         if self.qk_norm is not None and not self.qk_norm.per_head:
-            return rearrange(norm(x), "batch token (head d) -> batch token head d", head=n_heads)
-        return norm(rearrange(x, "batch token (head d) -> batch token head d", head=n_heads))
+            return split_heads(norm(x), n_heads)
+        return norm(split_heads(x, n_heads))
 
     def _split_one(self, projection: nn.Module, norm: AnyNorm | None) -> OneToken:
         """The same for one token in each row, [batch head 1 d_head]."""
@@ -228,11 +226,8 @@ class MultiHeadAttention(nn.Module):
         self, x: Tensor, rotation: Rotation | None, rotated: HookPoint
     ) -> Float[Tensor, "batch head token d_head"]:
         """Heads first, and rotated if there is a rotation; only then the hook point is passed."""
-        x = rearrange(x, "batch token head d -> batch head token d")
-        if rotation is None:
-            return x
-        shown = rotated(rearrange(rotation.rotate(x), "batch head token d -> batch token head d"))
-        return rearrange(shown, "batch token head d -> batch head token d")
+        x = x.transpose(1, 2)
+        return x if rotation is None else rotated(rotation.rotate(x).transpose(1, 2)).transpose(1, 2)
 
     def _for_each_query_head(self, k: Tensor, v: Tensor) -> KeysAndValues:
         if self.n_kv_heads == self.n_heads:
@@ -417,6 +412,10 @@ def make_attention(
         check_beta_of_sum(attention.beta)
         attention.relative = LearnedShifts(n_heads, d_head, position.max_distance, biases=position.biases)
     return attention
+
+
+def split_heads(x: Float[Tensor, "batch token d_heads"], n_heads: int) -> Float[Tensor, "batch token head d"]:
+    return x.reshape(x.shape[0], x.shape[1], n_heads, x.shape[2] // n_heads)  # an empty batch too
 
 
 def masked_scores(

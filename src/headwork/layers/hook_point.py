@@ -59,5 +59,5 @@ class LazyHookPoint(HookPoint):
         return passed if passed is not shown or edited_in_place else None
 
     def _is_hooked(self) -> bool:
-        hooks = (self._forward_hooks, self._forward_pre_hooks, self._backward_hooks, self._backward_pre_hooks)
-        return any(hooks)
+        after, before = self._forward_hooks or self._backward_hooks, self._forward_pre_hooks or self._backward_pre_hooks
+        return bool(after or before)

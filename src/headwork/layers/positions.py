@@ -22,7 +22,7 @@ an image is any module with `forward(patches, grid)`, as `LearnedGrid` has it: p
 (rows, columns) of the grid that they come from.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from headwork import choices
 from headwork.checks import check_one_of, check_positive
 from headwork.functional.embedding import look_up
+from headwork.functional.fused import fused_rotate
 from headwork.functional.positions import sinusoidal_positions, sinusoidal_positions_2d, sinusoids
 from headwork.functional.processor import check_products, has_numbers
 from headwork.functional.relative import alibi_bias, distance, pick_by_shift, relative_index, t5_buckets
@@ -41,6 +42,7 @@ from headwork.functional.rotary import (
     ntk_base,
     rotary_angles,
     rotary_frequencies,
+    rotary_table,
     rotate,
     yarn_attention_factor,
     yarn_frequencies,
@@ -65,9 +67,25 @@ class Rotation:
         rotated, kept = x[..., : -self.n_kept], x[..., -self.n_kept :]
         return torch.cat([self._rotate(rotated), kept], dim=-1)
 
+    def computed(self, dtype: torch.dtype) -> "ComputedRotation":
+        """The same, with its sines and cosines, which are those of all layers."""
+        cos, sin = ((self.scale * t).to(dtype) for t in rotary_table(self.angles, self.layout))
+        return ComputedRotation(self.angles, self.layout, self.n_kept, self.scale, cos=cos, sin=sin)
+
     def _rotate(self, x: Float[Tensor, "batch head token d"]) -> Float[Tensor, "batch head token d"]:
         rotated = rotate(x, self.angles, self.layout)
         return rotated if self.scale == 1.0 else self.scale * rotated
+
+
+@dataclass(frozen=True)
+class ComputedRotation(Rotation):
+    """A rotation with its sines and cosines, times its scale."""
+
+    cos: Float[Tensor, "#batch 1 token d"] = field(kw_only=True)
+    sin: Float[Tensor, "#batch 1 token d"] = field(kw_only=True)
+
+    def _rotate(self, x: Float[Tensor, "batch head token d"]) -> Float[Tensor, "batch head token d"]:
+        return fused_rotate(x, self.cos, self.sin, self.layout)
 
 
 class Positions(nn.Module):

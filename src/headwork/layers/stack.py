@@ -21,6 +21,7 @@ from headwork.layers.positions import (
     LearnedShifts,
     Positions,
     RelativeShifts,
+    Rotation,
     count_positions,
     make_positions,
 )
@@ -152,13 +153,15 @@ class Stack(nn.Module):
                 "visible": None if visible is None else masks.key_padding(visible),
                 "causal": causal,
                 "bias": self.positions.bias(x, n_key),
-                "rotation": self.positions.rotation(positions),
+                "rotation": _rotation(self.positions, positions, x),
             }
         if memory is not None:
             masks.check_padding(memory_visible, (memory.shape[0], memory.shape[1]), "memory_visible")
             seen["memory"] = memory
             seen["memory_visible"] = None if memory_visible is None else masks.key_padding(memory_visible)
-        local = seen if self.local_positions is None else seen | {"rotation": self.local_positions.rotation(positions)}
+        local = seen
+        if self.local_positions is not None:
+            local = seen | {"rotation": _rotation(self.local_positions, positions, x)}
         for i, layer in enumerate(self):
             of_layer = local if i in self.local_layers else seen
             x = layer(x, **of_layer, **({} if grid else _caches(cache, i, memory)))
@@ -187,11 +190,11 @@ class Stack(nn.Module):
                 token = x[:, None]
                 positions = count_positions(token, n_past=n_past, visible=visible)
                 token = self._embed(token, positions, n_past + 1)
-                bias, rotation = self.positions.bias(token, n_past + 1), self.positions.rotation(positions)
+                bias, rotation = self.positions.bias(token, n_past + 1), _rotation(self.positions, positions, token)
                 x = token[:, 0]
             keys = None if visible is None else masks.key_padding(visible)
             memory_keys = None if memory_visible is None else masks.key_padding(memory_visible)
-            local = None if self.local_positions is None else self.local_positions.rotation(positions)
+            local = None if self.local_positions is None else _rotation(self.local_positions, positions, x)
             caches = zip(layers, is_local, cache.self_attention, cache.cross_attention, strict=True)
             for layer, here, own, of_memory in caches:
                 x = layer(x, (keys, bias, local if here else rotation, own), (memory_keys, None, None, of_memory))
@@ -213,6 +216,12 @@ class Stack(nn.Module):
 
     def __getitem__(self, i: int) -> nn.Module:
         return self.get_submodule(str(range(len(self))[i]))
+
+
+def _rotation(code: Positions, positions: Tensor, x: Tensor) -> Rotation | None:
+    """Computed once for all layers."""
+    rotation = code.rotation(positions)
+    return None if rotation is None else rotation.computed(x.dtype)
 
 
 def _caches(cache: DecoderCache | None, i: int, memory: Tensor | None) -> dict[str, object]:

@@ -260,6 +260,9 @@ def find_model(folder: Path) -> Path:
         raise ValueError(f"folder must be one that exists, got {folder}")
     if (folder / CONFIG).is_file() and not (folder / MANIFEST).exists():
         read_json(folder / CONFIG)  # if it is damaged, that is said, and not that there is no manifest
+    if (folder / CONFIG).is_file() and not (folder / WEIGHTS).is_file() and "run" in read_json(folder / CONFIG):
+        rule = "have a checkpoint that was evaluated"
+        raise ValueError(f"run must {rule}, got {folder}, which has none: `headwork train --resume {folder}` goes on")
     if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
         raise ValueError(f"folder must hold a model ({CONFIG} and {WEIGHTS}), got {folder}")
     return folder

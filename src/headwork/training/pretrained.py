@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -59,6 +60,7 @@ def start_from(
     folder = find_folder(model)
     theirs = is_pretrained(folder)
     before = load_pretrained(folder, dtype=torch.float32) if theirs else load(folder)
+    check_can_start(before, folder)
     config = fit_data(data, before, str(folder.resolve()), theirs=theirs)
     loaded = config.load(seed)
     seed_everything(seed)
@@ -74,6 +76,14 @@ def start_from(
     elif freeze:
         train_only(ready, check_head(ready))
     return Start(ready, config, loaded, new, LR_OF_FEW if freeze or adapt else LR)
+
+
+def check_can_start(model: nn.Module, folder: Path) -> None:
+    """An encoder-decoder would need the tokens of two languages, and where a translation begins and ends."""
+    description = describe(model)
+    if description is not None and description.input == "text pair":
+        rule = "read a text or an image to be trained on: translators are trained from the beginning only"
+        raise ValueError(f"model must {rule}, got an {type(model).__name__} in {folder}")
 
 
 def fit_data(data: DataConfig, model: nn.Module, folder: str, *, theirs: bool) -> DataConfig:
