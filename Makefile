@@ -72,7 +72,7 @@ seeds: .venv/installed
 # Every known mistake in every style of program, and the right programs: hours; the log is kept.
 kill-matrix: .venv/installed
 	mkdir -p out
-	$(BIN)/python -m benchmarks.kill_matrix | tee out/kill-matrix.txt
+	$(BIN)/python -m benchmarks.kill_matrix --log out/kill-matrix.jsonl | tee out/kill-matrix.txt
 
 # 200 kills, 64 ways to stop and go on, 600 damaged checkpoints, flipped bits, malformed files and links, numbers at their
 # ends, wrong commands and calls: long.

@@ -5,8 +5,10 @@ how products, softmax and roots are spelled, what arguments are called, and whet
 this knows how the check computes: the fragments are code, and the numbers are PyTorch's.
 """
 
+import ast
+import difflib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 
 HEADER = "import math\nimport torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
@@ -18,8 +20,8 @@ OPERATIONS = {
 }  # fmt: skip
 NAMES = {
     "short": {},
-    "long": {"q": "query", "k": "key", "v": "value", "x": "hidden_states", "scores": "attention_scores", "weights": "attention_probs", "memory": "encoder_hidden_states"},
-    "capital": {"q": "Q", "k": "K", "v": "V", "x": "inputs", "scores": "energy", "weights": "attn", "memory": "enc_out", "mask": "attn_mask"},
+    "long": {"q": "query", "k": "key", "v": "value", "x": "hidden_states", "scores": "attention_scores", "weights": "attention_probs", "memory": "encoder_hidden_states", "d_model": "hidden_size", "n_heads": "num_attention_heads", "d_ff": "intermediate_size", "seq_len": "max_len", "size": "seq_len", "radius": "half_width", "lengths": "valid_lens", "max_distance": "max_relative_position", "centers": "attention_centers", "input_ids": "token_ids", "rows": "n_rows", "columns": "n_columns", "img_size": "image_size", "img": "pixel_values", "idx": "input_ids", "dim": "hidden_dim", "max_len": "max_position_embeddings"},
+    "capital": {"q": "Q", "k": "K", "v": "V", "x": "inputs", "scores": "energy", "weights": "attn", "memory": "enc_out", "mask": "attn_mask", "d_model": "embed_dim", "n_heads": "num_heads", "d_ff": "ffn_dim", "seq_len": "length", "size": "sz", "lengths": "lens", "max_distance": "clip", "centers": "centre", "input_ids": "tokens", "rows": "height", "columns": "width", "in_channels": "channels", "img": "images", "idx": "tokens", "dim": "d_model", "max_len": "context_length"},
 }  # fmt: skip
 
 
@@ -31,8 +33,6 @@ class Base:
     name: str
     text: str
     mistakes: dict[str, tuple[tuple[str, str], ...]]
-    line: dict[str, str] = field(default_factory=dict)
-    """A fragment of the line that the report should point at, by the mistake's name."""
 
 
 def expand(text: str, operations: dict[str, str]) -> str:
@@ -66,22 +66,67 @@ def print_program(base: Base, mistake: str | None, style: tuple[str, str, str]) 
     for old, new in base.mistakes[mistake] if mistake else ():
         assert old in text, (base.name, mistake, old)
         text = text.replace(old, new)
-    text = expand(text, OPERATIONS[operations])
-    for old, new in NAMES[names].items():
-        text = re.sub(rf"(?<![\w.'\"]){old}(?![\w'\"(])(?!\s*=\s*None\s*,\s*bias)", new, text)
-    if form == "module" and "class " not in text:
-        text = as_module(text, base.name)
-    elif form == "noted":
+    text = with_locals(expand(text, OPERATIONS[operations]), LOCALS[operations])
+    text = renamed(text, {old: new for old, new in NAMES[names].items() if base.name != "softmax" or old != "dim"})
+    if form == "typed":
+        text = typed(text)
+    elif form != "plain":
         text = (
-            text.replace("\ndef ", "\n\ndef ").replace("def ", "# written for the course\ndef ", 1)
-            if "class " not in text
-            else "# written for the course\n" + text
+            constructed(text, base.name, form)
+            if "class " in text
+            else as_class(text, base.name, "nn.Module" if form == "wrapped" else "")
         )
     return HEADER + text
 
 
-def as_module(text: str, name: str) -> str:
-    """A function as the forward of a module."""
+LOCALS = {"operators": "{}", "functions": "{}_t", "methods": "my_{}", "modules": "{}_"}
+"""What variables inside of functions are called."""
+
+
+def renamed(text: str, names: dict[str, str], called: str = "(") -> str:
+    """All names at once; not attributes and strings, nor what is called or given by its name."""
+    if not names:
+        return text
+    pattern = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    found = rf"(?<![\w.'\"])({pattern})(?![\w'\"{called}])"
+    lines = text.splitlines(keepends=True)
+    given = [found if line.lstrip().startswith("def ") else found + r"(?!=[^=])" for line in lines]
+    return "".join(re.sub(g, lambda m: names[m[1]], line) for g, line in zip(given, lines, strict=True))
+
+
+def with_locals(text: str, pattern: str) -> str:
+    """The variables of every function that are not its arguments, called otherwise."""
+    tree = ast.parse(text)
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
+    arguments = {a.arg for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for a in f.args.args}
+    stored = {
+        n.id
+        for f in functions
+        for n in ast.walk(f)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id not in arguments
+    }
+    return renamed(text, {name: pattern.format(name) for name in stored}, called="")
+
+
+def planted_lines(base: Base, mistake: str, style: tuple[str, str, str]) -> set[int]:
+    """The lines in which a mistake differs from the right program.
+
+    Where something was left out, the lines around it, and those that make what is then not used.
+    """
+    right, wrong = (print_program(base, m, style).splitlines() for m in (None, mistake))
+    lines: set[int] = set()
+    for tag, i, j, start, end in difflib.SequenceMatcher(None, right, wrong, autojunk=False).get_opcodes():
+        if tag == "delete":
+            lines |= {start, start + 1}
+            for made in re.findall(r"self\.\w+", " ".join(right[i:j])):
+                lines |= {n for n, line in enumerate(wrong, start=1) if re.match(rf"\s*{re.escape(made)}\s*=", line)}
+        elif tag != "equal":
+            lines |= set(range(start + 1, end + 1))
+    return lines
+
+
+def as_class(text: str, name: str, parent: str) -> str:
+    """A function as the forward of a module, or as the `__call__` of a class."""
     functions = re.split(r"(?m)^(?=def )", text)
     last = functions[-1]
     head, _, body = last.partition("\n")
@@ -89,11 +134,61 @@ def as_module(text: str, name: str) -> str:
     assert arguments, head
     kind = "".join(word.capitalize() for word in name.split("_"))
     lines = "\n".join(f"    {line}" if line else line for line in body.splitlines())
-    return "".join(functions[:-1]) + f"class {kind}(nn.Module):\n    def forward(self, {arguments[1]}):\n{lines}\n"
+    method = "forward" if parent else "__call__"
+    base = f"({parent})" if parent else ""
+    return "".join(functions[:-1]) + f"class {kind}{base}:\n    def {method}(self, {arguments[1]}):\n{lines}\n"
+
+
+def constructed(text: str, name: str, form: str) -> str:
+    """The constructor of the candidate with a configuration: an object (wrapped), or a dict or dataclass (packed)."""
+    start = text.index(f"class {name}(")
+    before, own = text[:start], text[start:]
+    head = re.search(r"def __init__\(self, (.*)\):\n        super\(\).__init__\(\)\n", own)
+    assert head, name
+    names = [argument.partition("=")[0].strip() for argument in head[1].split(",")]
+    if names == ["config"]:
+        if form == "wrapped":
+            keys = sorted(set(re.findall(r"config\.(\w+)", text)))
+            fields = "".join(f"    {key}: {'bool = True' if key == 'bias' else 'int = 12'}\n" for key in keys)
+            text = text.replace("config):", "config: ModelConfig):")
+            return f"from dataclasses import dataclass\n\n\n@dataclass\nclass ModelConfig:\n{fields}\n\n{text}"
+        return re.sub(r"config\.(\w+)", r'config["\1"]', text)
+    values = (f"config.{n}" if form == "wrapped" else f'config["{n}"]' for n in names)
+    new = head[0].replace(head[1], "config") + f"        {', '.join(names)} = {', '.join(values)}\n"
+    return before + own.replace(head[0], new, 1)
+
+
+def typed(text: str) -> str:
+    """With annotations and docstrings."""
+
+    def annotate(match: re.Match[str]) -> str:
+        indent, name, arguments = match[1], match[2], match[3]
+        parts = [a.strip() for a in arguments.split(",")]
+        tensors = name in ("forward", "scaled_dot_product_attention") or "attention" in name
+        new = []
+        for part in parts:
+            argument, _, default = part.partition("=")
+            if argument in ("self", "config"):
+                new.append(part)
+            elif name == "__init__":
+                kind = "float" if argument in ("eps", "dropout") else "int"
+                new.append(f"{argument}: {kind} = {default}" if default else f"{argument}: {kind}")
+            elif tensors:
+                new.append(f"{argument}: torch.Tensor | None = None" if default == "None" else f"{part}: torch.Tensor")
+            else:
+                new.append(part)
+        return f'{indent}def {name}({", ".join(new)}):\n{indent}    """As in the lecture: the mask, the softmax, sqrt(d)."""\n'
+
+    return re.sub(r"(?m)^( *)def (\w+)\((.*)\):\n", annotate, text)
+
+
+FORMS = ("plain", "wrapped", "typed", "packed")
 
 
 def styles() -> list[tuple[str, str, str]]:
-    return list(product(OPERATIONS, NAMES, ("function", "module", "noted")))
+    """Half of all combinations, in which every two choices meet."""
+    chosen = product(enumerate(OPERATIONS), enumerate(NAMES), enumerate(FORMS))
+    return [(o, n, f) for (i, o), (j, n), (k, f) in chosen if (i + j + k) % 2 == 0]
 
 
 ATTENTION = Base(
@@ -134,7 +229,6 @@ ATTENTION = Base(
         "mask_of: another sentence": (("mask == 0", "mask.flip(0) == 0"),),
         "scores: cosine": (("MM(q, T(k))", "MM(F.normalize(q, dim=-1), T(F.normalize(k, dim=-1)))"),),
     },
-    {"softmax: queries": "oftmax", "scale: d": "d_k", "hidden: zero": "masked_fill", "mixed: keys": "return", "scale: quarter": "0.25", "scale: multiplied": "d_k", "softmax: heads": "oftmax", "hidden: after": "mask"},
 )  # fmt: skip
 CAUSAL_ATTENTION = Base(
     "attention",
@@ -156,7 +250,6 @@ CAUSAL_ATTENTION = Base(
         "mixed_by: transposed": (("MM(weights, v)", "MM(T(weights), v)"),),
         "scores: swapped": (("MM(q, T(k))", "MM(k, T(q))"),),
     },
-    {"causal: one ahead": "triu", "causal: itself hidden": "triu", "causal: future": "tril"},
 )  # fmt: skip
 SELF_ATTENTION = Base(
     "attention",
@@ -190,7 +283,6 @@ SOFTMAX = Base(
         "form: minus": (("x - top", "-(x - x.min(dim=dim, keepdim=True).values)"),),
         "form: base 2": (("torch.exp(x - top)", "torch.exp2(x - top)"),),
     },
-    {"axis: all": "sum", "form: overflow": "exp"},
 )  # fmt: skip
 MULTI_HEAD = Base(
     "multi-head attention",
@@ -240,7 +332,6 @@ MULTI_HEAD = Base(
         "hidden: zero": (("-1e9", "0"),),
         "mask_of: folded otherwise": (("mask == 0, -1e9)", "mask.expand(b, 1, *mask.shape[-2:])[:, 0].repeat(self.n_heads, 1, 1).view(b, self.n_heads, *mask.shape[-2:]) == 0, -1e9)"),),
     },
-    {"scale: d_model": "d_model", "split: view": "view(b, self.n_heads", "output: not used": "return out", "softmax: queries": "oftmax", "join: view": "contiguous"},
 )  # fmt: skip
 CAUSAL_SELF = Base(
     "multi-head attention",
@@ -275,7 +366,6 @@ CAUSAL_SELF = Base(
         "join: view": (("MM(att, v).transpose(1, 2).contiguous()", "MM(att, v).contiguous()"),),
         "hidden: after": (("        att = att.masked_fill(self.tril[:T_, :T_] == 0, float(\"-inf\"))\n        att = SOFTMAX(att, -1)\n", "        att = SOFTMAX(att, -1)\n        att = att * self.tril[:T_, :T_]\n"),),
     },
-    {"causal: one ahead": "tril", "scale: d_model": "C)"},
 )  # fmt: skip
 LAYER_NORM = Base(
     "layer norm",
@@ -308,7 +398,6 @@ LAYER_NORM = Base(
         "gain: bias first": (("self.weight * normal + self.bias", "self.weight * (normal + self.bias)"),),
         "offset: subtracted": ((" + self.bias", " - self.bias"),),
     },
-    {"form: unbiased": "var(", "form: eps outside": "eps", "axis: tokens": "mean"},
 )  # fmt: skip
 RMS_NORM = Base(
     "rms norm",
@@ -353,7 +442,6 @@ GELU = Base(
         "form: sigmoid": (("    inner = SQRT(2 / math.pi) * (x + 0.044715 * x ** 3)\n    return 0.5 * x * (1 + torch.tanh(inner))", "    return x * torch.sigmoid(1.702 * x)"),),
         "form: erf without root": (("    inner = SQRT(2 / math.pi) * (x + 0.044715 * x ** 3)\n    return 0.5 * x * (1 + torch.tanh(inner))", "    return 0.5 * x * (1 + torch.erf(x))"),),
     },
-    {"form: constant": "44715", "form: no cube": "** 2"},
 )  # fmt: skip
 FEED_FORWARD = Base(
     "feed-forward",
@@ -366,13 +454,13 @@ FEED_FORWARD = Base(
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        x = F.relu(self.fc1(x))
-        return self.fc2(self.dropout(x))
+        hidden = F.relu(self.fc1(x))
+        return self.fc2(self.dropout(hidden))
 """,
     {
         "act: missing": (("F.relu(self.fc1(x))", "self.fc1(x)"),),
-        "act: after": (("F.relu(self.fc1(x))", "self.fc1(x)"), ("return self.fc2(self.dropout(x))", "return F.relu(self.fc2(self.dropout(x)))")),
-        "act: twice": (("return self.fc2(self.dropout(x))", "return F.relu(self.fc2(self.dropout(x)))"),),
+        "act: after": (("F.relu(self.fc1(x))", "self.fc1(x)"), ("return self.fc2(self.dropout(hidden))", "return F.relu(self.fc2(self.dropout(hidden)))")),
+        "act: twice": (("return self.fc2(self.dropout(hidden))", "return F.relu(self.fc2(self.dropout(hidden)))"),),
         "act: before": (("F.relu(self.fc1(x))", "self.fc1(F.relu(x))"),),
         "activation: softmax": (("F.relu(self.fc1(x))", "SOFTMAX(self.fc1(x), -1)"),),
         "activation: sigmoid": (("F.relu(", "torch.sigmoid("),),
@@ -400,7 +488,6 @@ SINUSOID = Base(
         "positions: one": (("torch.arange(seq_len)", "torch.arange(1, seq_len + 1)"),),
         "base: 1000": (("10000", "1000"),),
     },
-    {"exponent: 4i": "angle", "base: 1000": "1000"},
 )  # fmt: skip
 LEARNED = Base(
     "learned positions",
@@ -442,7 +529,6 @@ ROTARY = Base(
         "base: 1000": (("10000", "1000"),),
         "result: not interleaved": (("torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)", "torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)"),),
     },
-    {"turn: sign": "stack"},
 )  # fmt: skip
 ALIBI = Base(
     "alibi",
@@ -476,30 +562,55 @@ RELATIVE = Base(
         "rows: sum": (("at[None, :] - at[:, None]", "at[None, :] + at[:, None]"),),
     },
 )  # fmt: skip
+GRID = Base(
+    "grid positions",
+    "sinusoidal_positions_2d",
+    """def sinusoid(n, width):
+    at = torch.arange(n)[:, None]
+    i = torch.arange(0, width, 2)
+    angle = at / 10000 ** (i / width)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+
+
+def sinusoidal_positions_2d(rows, columns, d_model):
+    half = d_model // 2
+    of_rows = sinusoid(rows, half)[:, None, :].expand(rows, columns, half)
+    of_columns = sinusoid(columns, half)[None, :, :].expand(rows, columns, half)
+    return torch.cat([of_rows, of_columns], dim=-1)
+""",
+    {
+        "told: rows only": (("[of_rows, of_columns]", "[of_rows, of_rows]"),),
+        "told: columns only": (("[of_rows, of_columns]", "[of_columns, of_columns]"),),
+        "width: added": (("half = d_model // 2", "half = d_model"), ("torch.cat([of_rows, of_columns], dim=-1)", "of_rows + of_columns")),
+        "width: whole": (("10000 ** (i / width)", "10000 ** (i / (2 * width))"),),
+        "positions: one": (("torch.arange(n)", "torch.arange(1, n + 1)"),),
+    },
+)  # fmt: skip
 CAUSAL_MASK = Base(
     "causal mask",
     "causal_mask",
     """def causal_mask(size):
-    return torch.tril(torch.ones(size, size)).bool()
+    ones = torch.ones(size, size)
+    return torch.tril(ones).bool()
 """,
     {
-        "causal: one ahead": (("torch.ones(size, size))", "torch.ones(size, size), diagonal=1)"),),
-        "causal: itself hidden": (("torch.ones(size, size))", "torch.ones(size, size), diagonal=-1)"),),
-        "causal: everything": (("torch.tril(torch.ones(size, size))", "torch.ones(size, size)"),),
-        "causal: diagonal": (("torch.tril(torch.ones(size, size))", "torch.eye(size)"),),
+        "causal: one ahead": (("torch.tril(ones)", "torch.tril(ones, diagonal=1)"),),
+        "causal: itself hidden": (("torch.tril(ones)", "torch.tril(ones, diagonal=-1)"),),
+        "causal: everything": (("torch.tril(ones)", "ones"),),
+        "causal: diagonal": (("torch.tril(ones)", "torch.eye(size)"),),
     },
-    {"causal: one ahead": "tril"},
 )  # fmt: skip
 PADDING_MASK = Base(
     "padding mask",
     "padding_mask",
     """def padding_mask(lengths, max_len):
-    return torch.arange(max_len)[None, :] < lengths[:, None]
+    at = torch.arange(max_len)[None, :]
+    return at < lengths[:, None]
 """,
     {
         "end: one more": ((" < ", " <= "),),
         "end: one less": (("lengths[:, None]", "lengths[:, None] - 1"),),
-        "side: left": (("torch.arange(max_len)[None, :] < lengths[:, None]", "torch.arange(max_len)[None, :] >= max_len - lengths[:, None]"),),
+        "side: left": (("at < lengths[:, None]", "at >= max_len - lengths[:, None]"),),
         "side: first sentence": (("lengths[:, None]", "lengths[:1, None].expand(len(lengths), 1)"),),
     },
 )  # fmt: skip
@@ -587,7 +698,7 @@ LOSS = Base(
     return F.cross_entropy(logits.reshape(-1, logits.size(-1)), targets.reshape(-1))
 """,
     {
-        "shift: none": (("logits[:, :-1]", "logits"), ("input_ids[:, 1:]", "input_ids")),
+        "shift: none": (("    logits = logits[:, :-1]\n    targets = input_ids[:, 1:]\n", ""), ("targets.reshape", "input_ids.reshape")),
         "shift: backwards": (("logits[:, :-1]", "logits[:, 1:]"), ("input_ids[:, 1:]", "input_ids[:, :-1]")),
         "form: softmax first": (("logits[:, :-1]", "SOFTMAX(logits[:, :-1], -1)"),),
         "size: sum": (("targets.reshape(-1))", "targets.reshape(-1), reduction='sum')"),),
@@ -624,7 +735,6 @@ ENCODER_LAYER = Base(
         "scale: d_model": (("SQRT(self.d_head)", "SQRT(d_model)"),),
         "act: missing": (("F.relu(self.fc1(x))", "self.fc1(x)"),),
     },
-    {"norms: one shared": "norm1"},
 )  # fmt: skip
 DECODER_LAYER = Base(
     "decoder layer",
@@ -649,7 +759,7 @@ DECODER_LAYER = Base(
         return x + self.ffn(h)
 """,
     {
-        "source: values from x": (("self.cross_attn(h, memory, memory, src_mask)", "self.cross_attn(h, h, h, None)"),),
+        "source: memory unused": (("self.cross_attn(h, memory, memory, src_mask)", "self.cross_attn(h, h, h, tgt_mask)"),),
         "memory_mask: not used": (("memory, memory, src_mask", "memory, memory, None"),),
         "order: cross not used": (("        x = x + self.cross_attn(h, memory, memory, src_mask)\n", ""),),
         "residual: no cross": (("x = x + self.cross_attn", "x = self.cross_attn"),),
@@ -657,7 +767,6 @@ DECODER_LAYER = Base(
         "norms: one shared": (("self.norm2(x)", "self.norm1(x)"), ("self.norm3(x)", "self.norm1(x)")),
     },
 )  # fmt: skip
-DECODER_LAYER.mistakes["source: memory unused"] = DECODER_LAYER.mistakes.pop("source: values from x")
 GPT = Base(
     "decoder model",
     "GPT",
@@ -819,6 +928,6 @@ class TransformerClassifier(nn.Module):
     },
 )  # fmt: skip
 BASES = (
-    ATTENTION, CAUSAL_ATTENTION, SELF_ATTENTION, SOFTMAX, MULTI_HEAD, CAUSAL_SELF, LAYER_NORM, RMS_NORM, GELU, FEED_FORWARD, SINUSOID, LEARNED, ROTARY, ALIBI,
+    ATTENTION, CAUSAL_ATTENTION, SELF_ATTENTION, SOFTMAX, MULTI_HEAD, CAUSAL_SELF, LAYER_NORM, RMS_NORM, GELU, FEED_FORWARD, SINUSOID, GRID, LEARNED, ROTARY, ALIBI,
     RELATIVE, CAUSAL_MASK, PADDING_MASK, WINDOW_MASK, PATCHES, POOLING, GAUSSIAN, LOSS, ENCODER_LAYER, DECODER_LAYER, GPT, VIT, SEQ2SEQ, ENCODER_MODEL,
 )  # fmt: skip

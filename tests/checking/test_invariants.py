@@ -38,14 +38,37 @@ def test_a_broken_invariant_is_told(check, old, new, words):
     assert words in report.sentence
 
 
+FUTURE = ATTENTION.replace("SelfAttention", "CausalSelfAttention").replace(
+    "return y", "return y * (1 + x.abs().mean((1, 2), keepdim=True))"
+)
+NEEDED = {
+    "made_in_forward": ATTENTION.replace("return y", "return y + 0 * nn.Linear(d, d)(y)"),
+    "registered": ATTENTION.replace("(nn.Linear(d_model, d_model) for _ in range(4))", "(torch.randn(d_model, d_model) for _ in range(4))").replace("f(x).view", "(x @ f).view").replace("self.o((w @ v).transpose(1, 2).reshape(b, n, d))", "(w @ v).transpose(1, 2).reshape(b, n, d) @ self.o"),
+    "repeatable": ATTENTION.replace("return y", "return F.dropout(y, self.p)"),
+    "batch": ATTENTION.replace("return y", "return y - 0.1 * y.mean(0, keepdim=True)"),
+    "finite": ATTENTION.replace("return y", "return y * torch.where(x > 1, float('nan'), 1.0)"),
+    "future": FUTURE,
+    "gradients": ATTENTION.replace("return y", "return y.detach()"),
+}  # fmt: skip
+
+
 @pytest.mark.slow
-def test_the_future_is_seen(check):
-    program = ATTENTION.replace("SelfAttention", "CausalSelfAttention").replace(
-        "return y", "return y * (1 + x.abs().mean(1, keepdim=True).mean())"
-    )
-    (report,) = check(HEADER + program)
-    assert report.verdict == "wrong"
-    assert "Position" in report.sentence or "Example" in report.sentence
+@pytest.mark.parametrize("name", NEEDED)
+def test_every_invariant_catches_what_nothing_else_does(check, monkeypatch, name):
+    from headwork.checking import invariants
+
+    program = HEADER + NEEDED[name]
+    (report,) = check(program)
+    assert report.verdict == "wrong", report
+    monkeypatch.setattr(invariants, "CHECKS", tuple(c for c in invariants.CHECKS if c.__name__ != name))
+    (report,) = check(program)
+    assert report.verdict != "wrong", report
+
+
+def test_there_is_a_program_for_every_invariant():
+    from headwork.checking.invariants import CHECKS
+
+    assert {c.__name__ for c in CHECKS} == set(NEEDED)
 
 
 @pytest.mark.slow

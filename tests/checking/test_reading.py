@@ -101,6 +101,9 @@ def test_a_notebook_is_read_too(check):
     cells = [{"cell_type": "markdown", "source": ["# title"]}, {"cell_type": "code", "source": ["%matplotlib inline\n", "import torch"]}, {"cell_type": "code", "source": "def softmax(x):\n    return x.softmax(-1)"}]  # fmt: skip
     (report,) = check(json.dumps({"cells": cells}), file="program.ipynb")
     assert report.right
+    cells[2]["source"] = "def softmax(x):\n    return x.softmax(0)"
+    (report,) = check(json.dumps({"cells": cells}), file="program.ipynb")
+    assert "cell 2, line 2:  return x.softmax(0)" in report.text()
 
 
 def test_hints_go_from_nothing_to_everything(check):
@@ -120,3 +123,60 @@ def test_a_query_that_sees_nothing_is_told(check, fill, said):
     (report,) = check(HEADER + program)
     assert report.right
     assert any("sees nothing returns NaN" in note for note in report.notes) == said
+
+
+NUMPY = """import numpy as np
+
+
+def softmax(x, axis=-1):
+    e = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return e / np.sum(e, axis=axis, keepdims=True)
+
+
+class SelfAttention:
+    def __init__(self, d_model):
+        self.Wq, self.Wk, self.Wv = (np.random.randn(d_model, d_model) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = x @ self.Wq, x @ self.Wk, x @ self.Wv
+        return softmax(q @ k.transpose(0, 2, 1) / np.sqrt(k.shape[-1])) @ v
+"""
+
+
+def test_numpy_and_classes_that_are_no_modules(check):
+    assert [r.verdict for r in check(NUMPY)] == ["right", "right"]
+    wrong = check(NUMPY.replace(" / np.sqrt(k.shape[-1])", ""), "SelfAttention")[0]
+    assert [f.name for f in wrong.findings] == ["scale: none"]
+
+
+def test_a_function_with_its_weights_as_arguments(check):
+    program = """def multi_head_attention(x, W_q, W_k, W_v, W_o, num_heads):
+    b, n, d = x.shape
+    q, k, v = ((x @ w).view(b, n, num_heads, -1).transpose(1, 2) for w in (W_q, W_k, W_v))
+    w = (q @ k.mT / (d // num_heads) ** 0.5).softmax(-1)
+    return (w @ v).transpose(1, 2).reshape(b, n, d) @ W_o
+"""
+    (report,) = check(HEADER + program)
+    assert report.right, report
+    (report,) = check(HEADER + program.replace("(d // num_heads)", "d"))
+    assert [f.name for f in report.findings] == ["scale: d_model"], report
+
+
+def test_layers_that_learn_their_width_from_the_first_input(check):
+    program = "class FeedForward(nn.Module):\n    def __init__(self, d_ff, d_model):\n        super().__init__()\n        self.a, self.b = nn.LazyLinear(d_ff), nn.LazyLinear(d_model)\n\n    def forward(self, x):\n        return self.b(torch.relu(self.a(x)))\n"
+    (report,) = check(HEADER + program)
+    assert report.right, report
+
+
+def test_optional_arguments_are_not_taken_for_inputs(check):
+    """(x, flag=False, window=None) is no cross-attention that ignores its memory."""
+    program = "class SelfAttention(nn.Module):\n    def __init__(self, d_model):\n        super().__init__()\n        self.q, self.k, self.v = (nn.Linear(d_model, d_model) for _ in range(3))\n\n    def forward(self, x, verbose=False, window=None):\n        w = self.q(x) @ self.k(x).mT / x.shape[-1] ** 0.5\n        return w.softmax(-1) @ self.v(x)\n"
+    (report,) = check(HEADER + program)
+    assert report.right, report
+
+
+def test_the_smallest_case_shows_numbers_that_differ(check):
+    program = "def layer_norm(x, eps=1e-5):\n    return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + eps).sqrt()\n"
+    (report,) = check(HEADER + program)
+    assert report.case is not None
+    assert report.case[1] != report.case[2]

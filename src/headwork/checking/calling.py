@@ -33,8 +33,12 @@ class Candidate:
     source: str = ""
     filename: str = ""
     everything: Mapping[str, Any] = field(default_factory=dict)
-    dropout: float = 0.0
     """All names of the program with their facts, and `globals` for its numbers."""
+    dropout: float = 0.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that every call is given besides its inputs."""
+    made_with: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that the constructor is given besides the sizes."""
 
     @property
     def kind(self) -> str:
@@ -93,7 +97,7 @@ def assignments(
         yield Assignment(roles, constants, named=True, keyword=keyword)
         return
     if not open_parameters:  # names took them all, for the wrong roles perhaps
-        open_parameters = [p["name"] for p in parameters if p["name"] not in constants][: len(wanted)]
+        open_parameters = [p["name"] for p in parameters if p["name"] not in constants and not p["optional"]]
         roles, left, extra = {}, list(required), list(optional)
     if len(left) > len(open_parameters) or len(open_parameters) > len(left) + len(extra) or len(open_parameters) > 5:
         return
@@ -119,17 +123,22 @@ def call(
     gap = False
     for p in candidate.parameters if method is None else candidate.facts["methods_of"][method]:
         name = p["name"]
-        if name in assignment.roles and assignment.roles[name] in values:
+        if name in candidate.options:
+            value = candidate.options[name]
+        elif name in assignment.roles and assignment.roles[name] in values:
             value = values[assignment.roles[name]]
         elif name in assignment.fixed:
             value = assignment.fixed[name]
         else:
             gap = True
             continue
+        if value is not None:
+            candidate.program.passed.add(name)
         if gap or p["kind"] == "KEYWORD_ONLY":
             kwargs[name] = value
         else:
             args.append(value)
+    candidate.program.target = target
     return candidate.program.call(target, args, kwargs, method=method, train=train, grads=grads)
 
 
@@ -218,10 +227,12 @@ def encode_mask(visible: Tensor, meaning: str, rank: str, heads: int) -> Tensor 
 def random_visible(kind: str, batch: int, n_query: int, n_key: int, generator: torch.Generator) -> Tensor | None:
     """A mask "batch 1 query key" under which every query sees something.
 
-    Kinds: `none`, `each` (another for every query and sentence), `pairs` (for every query), `padding` (lengths).
+    Kinds: `none`, `all` (nothing is hidden), `each` (another for every query and sentence), `pairs` (for every query), `padding` (lengths).
     """
     if kind == "none":
         return None
+    if kind == "all":
+        return torch.ones(batch, 1, n_query, n_key, dtype=torch.bool)
     if kind == "padding":
         lengths = torch.full((batch,), max(1, n_key // 2))
         if batch > 1:
@@ -269,9 +280,10 @@ def _constructor_values(
 ) -> Iterator[tuple[list[Any], dict[str, Any], tuple[str, ...]]]:
     kwargs: dict[str, Any] = {}
     unknown: list[str] = []
+    roles = sorted((r for r in sizes if r in SIZE_NAMES), key=lambda r: r != "n_channels")  # channels of an image first
     for p in parameters:
         name = p["name"]
-        role = role_of(name, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES)
+        role = role_of(name, roles, SIZE_NAMES)
         if _is_config(p):
             config = make_config(candidate, p, sizes)
             if config is not None:
@@ -297,10 +309,17 @@ def _constructor_values(
         elif role == "activation":
             value = "relu" if p["annotation"] == "str" else As("module", "ReLU")
         elif value is None:
+            if not p["optional"]:
+                kwargs[name] = False if role in ("causal", "norm_first") else None
             continue
         kwargs[name] = value
     if not unknown:
         yield [], kwargs, tuple(kwargs)
+        shapes = {n: [v] for n, v in kwargs.items() if n.endswith("shape") and isinstance(v, int)}
+        if shapes:
+            yield [], {**kwargs, **shapes}, tuple(kwargs)
+        if "t" in kwargs:  # a width, beside d
+            yield [], {**kwargs, "t": sizes.get("d_model")}, tuple(kwargs)
         return
     used = {role_of(n, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES) for n in kwargs}
     pool = [
@@ -363,8 +382,11 @@ def make(
     last: ProgramError | None = None
     n = 0
     for args, kwargs, _ in constructor_values(candidate, sizes, defaults):
+        kwargs = {**kwargs, **candidate.made_with}
         try:
-            yield candidate.program.make(candidate.name, args, kwargs), dict(kwargs)
+            made = candidate.program.make(candidate.name, args, kwargs)
+            candidate.program.constructed[made.id] = dict(kwargs)
+            yield made, dict(kwargs)
             n += 1
         except ProgramError as error:
             if error.is_final:

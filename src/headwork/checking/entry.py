@@ -6,6 +6,7 @@ import re
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from torch import nn
 
 from headwork.checking import finding, runner
 from headwork.checking.calling import Candidate
+from headwork.checking.flags import try_flags
 from headwork.checking.invariants import Broken, broken
 from headwork.checking.judging import Evidence, Explanation, explain, gather
 from headwork.checking.option import Mistake
-from headwork.checking.pointing import find_line
+from headwork.checking.pointing import Line, find_line, in_cell
 from headwork.checking.report import Finding, Report
 from headwork.checking.runner import ForkServer, Program, ProgramDiedError, ProgramError, Walls
-from headwork.checking.shrinking import numbers, smallest_case
+from headwork.checking.shrinking import pair, smallest_case
 from headwork.checking.subjects.attention import NO_CAUSAL
 from headwork.checking.subjects.every import SUBJECTS
 
@@ -188,8 +190,6 @@ def _check_source(
 
 
 def _with_notes(report: Report, notes: Sequence[str]) -> Report:
-    from dataclasses import replace
-
     return replace(report, notes=(*report.notes, *notes))
 
 
@@ -271,8 +271,24 @@ def check_class(
             )
 
 
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """The tensors are small: a second thread costs more than it gives, and much more on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def judge(candidate: Candidate, found: finding.Found, hints: int = 3) -> Report:
     """The subject that explains a candidate best, as a report."""
+    with one_thread():
+        return _judge(candidate, found, hints)
+
+
+def _judge(candidate: Candidate, found: finding.Found, hints: int) -> Report:
     candidate.program.errors.clear()
     best: tuple[float, Evidence, Explanation | None] | None = None
     problem: ProgramError | ProgramDiedError | None = None
@@ -283,6 +299,8 @@ def judge(candidate: Candidate, found: finding.Found, hints: int = 3) -> Report:
         try:
             evidence = gather(candidate, subject)
             explanation = explain(evidence, seconds=4.0 if found.sure else 1.5) if evidence.readings else None
+            if explanation is not None and explanation.mistakes and not _is_exact(explanation, candidate):
+                explanation = None
         except (ProgramError, ProgramDiedError) as error:
             problem = error
             if isinstance(error, ProgramDiedError):
@@ -302,6 +320,14 @@ def judge(candidate: Candidate, found: finding.Found, hints: int = 3) -> Report:
         return _report(candidate, found, best[1], best[2], hints)
     except ProgramDiedError as error:
         return _could_not_run(candidate, found, error, hints)
+
+
+def _is_exact(explanation: Explanation, candidate: Candidate) -> bool:
+    """A mistake that agrees only roughly is one only where the program computes in single precision."""
+    return explanation.exact or bool(
+        not candidate.source
+        or re.search(r"(?i)float|half|type_as|torch\.tensor\(|as_tensor|\.to\(|dtype", candidate.source)
+    )
 
 
 def _could_not_run(
@@ -400,30 +426,61 @@ def _report(
     )
     read_as = (*read_as, *subject.said(explanation.how))
     notes += _other_notes(explanation)
+    if not findings and explanation.reading.facts.get("partial"):
+        masked = [r for r, _, _ in evidence.readings if r.facts.get("meaning") and not r.facts.get("partial")]
+        if masked:
+            sentence = f"It is right where nothing is hidden, but with a mask it agrees with nothing that is known, whatever the mask may mean ({len(masked)} ways were tried)."
+            return Report(verdict="unknown", sentence=sentence, read_as=read_as, notes=tuple(notes), **common)
     if not findings:
+        tried = try_flags(candidate, subject, explanation)
+        if tried.wrong:
+            flag, wrong, those = tried.wrong[0]
+            return _wrong(candidate, wrong, those, f"With {flag.said}: ", tuple(notes), common)
         sentence = f"Right: equal to {subject.title} {'to 1e-7' if explanation.exact else 'to 3e-5 (it computes in single precision somewhere)'} on {explanation.n_inputs} random inputs."
         return Report(
             verdict="right",
             sentence=sentence,
             read_as=read_as,
             notes=tuple(notes),
-            certainty="not looked at: half precision, speed, training",
+            certainty="; ".join(
+                [
+                    *([f"right as well with {', '.join(tried.right)}"] if tried.right else []),
+                    f"not looked at: {', '.join([*tried.not_looked_at, 'half precision', 'speed', 'training'])}",
+                ]
+            ),
+            not_looked_at=tried.not_looked_at,
             **common,
         )
+    return _wrong(candidate, explanation, tuple(mistakes), "", tuple(notes), common, hard)
+
+
+def _wrong(
+    candidate: Candidate,
+    explanation: Explanation,
+    mistakes: tuple[Mistake, ...],
+    when: str,
+    notes: tuple[str, ...],
+    common: dict[str, Any],
+    hard: Sequence[Broken] = (),
+) -> Report:
+    findings = (
+        *(_of_mistake(candidate, m, when) for m in mistakes),
+        *(_of_broken(candidate, b) for b in hard if not mistakes),
+    )
     certainty = f"certain: agrees with {'that mistake' if len(findings) == 1 else 'these mistakes together'} on {explanation.n_inputs} of {explanation.n_inputs} inputs, and with nothing else known"
     if explanation.others:
         others = " or ".join(" and ".join(m.sentence for m in o) for o in explanation.others[:2])
         certainty = f"agrees on {explanation.n_inputs} of {explanation.n_inputs} inputs; so would: {others}"
     if not mistakes:
         certainty = "its numbers are right in one call; this is not"
-    case = smallest_case(explanation) if mistakes else None
-    shown = None if case is None else (case[0], numbers(case[1]), numbers(case[2]))
+    case = smallest_case(replace(explanation, mistakes=mistakes)) if mistakes else None
+    shown = None if case is None else (case[0], *pair(case[1], case[2]))
     return Report(
         verdict="wrong",
         sentence=findings[0].sentence,
         findings=findings,
-        read_as=read_as,
-        notes=tuple(notes),
+        read_as=(*explanation.reading.said, *explanation.subject.said(explanation.how)),
+        notes=notes,
         certainty=certainty,
         case=shown,
         **common,
@@ -444,7 +501,7 @@ def _case_of_evidence(evidence: Evidence) -> tuple[str, str, str] | None:
         right = evidence.subject.expected(case, reading, reading.wirings[0], {})
     except (RuntimeError, KeyError, ValueError, IndexError):
         return None
-    return describe(case), numbers(yours), numbers(right)
+    return describe(case), *pair(yours, right)
 
 
 def _other_notes(explanation: Explanation) -> list[str]:
@@ -464,13 +521,19 @@ def _other_notes(explanation: Explanation) -> list[str]:
     return ["a query that sees nothing returns NaN (this is usual; Headwork returns zeros)"]
 
 
-def _of_mistake(candidate: Candidate, mistake: Mistake) -> Finding:
-    line = find_line(candidate.source, candidate.name, mistake.point) if candidate.source else None
-    return Finding(mistake.name, mistake.sentence, (mistake.look, mistake.ask), line, mistake.claim)
+def _of_mistake(candidate: Candidate, mistake: Mistake, when: str = "") -> Finding:
+    line = _line(candidate, mistake.point)
+    sentence = when + (mistake.sentence[0].lower() + mistake.sentence[1:] if when else mistake.sentence)
+    return Finding(mistake.name, sentence, (mistake.look, mistake.ask), line, mistake.claim)
+
+
+def _line(candidate: Candidate, point: Sequence[str]) -> Line | None:
+    line = find_line(candidate.source, candidate.name, point) if candidate.source else None
+    return in_cell(candidate.source, line) if line is not None and candidate.filename.endswith(".ipynb") else line
 
 
 def _of_broken(candidate: Candidate, fault: Broken) -> Finding:
-    line = find_line(candidate.source, candidate.name, fault.point) if candidate.source else None
+    line = _line(candidate, fault.point)
     return Finding(
         fault.name,
         fault.sentence,

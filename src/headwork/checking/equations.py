@@ -48,6 +48,7 @@ def attention_weights(
         "n_heads": q.shape[1] ** -0.5 if q.ndim > 3 else 1.0,
         "twice": d**-1.0,
         "after": 1.0,
+        "after, d_model": 1.0,
         "square": d**-2.0,
     }[str(scale)]
     scores = scores * factor
@@ -57,22 +58,23 @@ def attention_weights(
         weights = weights.masked_fill(~seen.any(-1, keepdim=True), float("nan"))
     if how.get("hidden") == "after" and seen is not None:
         weights = weights * seen
+    if scale == "after, d_model":
+        return weights * (d_model or d) ** -0.5
     return weights * d**-0.5 if scale == "after" else weights
 
 
 def visibility(scores: Tensor, visible: Tensor | None, how: How) -> Tensor | None:
     """What each query may see: what is given, and what the program hides by itself."""
     n_query, n_key = scores.shape[-2:]
-    shift = {"past": 0, "itself hidden": -1, "one ahead": 1}.get(str(how.get("causal")))
-    causal = None
-    if shift is not None:
-        causal = torch.ones(n_query, n_key, dtype=torch.bool).tril(shift + n_key - n_query)
-    elif how.get("causal") == "future":
-        causal = torch.ones(n_query, n_key, dtype=torch.bool).triu(n_key - n_query)
-    elif how.get("causal") == "future only":
-        causal = torch.ones(n_query, n_key, dtype=torch.bool).triu(1 + n_key - n_query)
-    elif how.get("causal") == "first key":
-        causal = torch.ones(n_query, n_key, dtype=torch.bool).tril(0)
+    offset = 0 if how.get("aligned") == "first key" else n_key - n_query
+    whole = torch.ones(n_query, n_key, dtype=torch.bool)
+    causal = {
+        "past": lambda: whole.tril(offset),
+        "itself hidden": lambda: whole.tril(offset - 1),
+        "one ahead": lambda: whole.tril(offset + 1),
+        "future": lambda: whole.triu(offset),
+        "future only": lambda: whole.triu(offset + 1),
+    }.get(str(how.get("causal")), lambda: None)()
     if visible is not None:
         batch, heads = scores.shape[0], scores.shape[1]
         visible = visible.expand(scores.shape)
@@ -195,7 +197,7 @@ def split(t: Tensor, heads: int, how: How) -> Tensor:
     batch, n, width = t.shape
     if how.get("split") == "view":
         return t.reshape(batch, heads, n, width // heads)
-    if how.get("split") == "interleaved":
+    if how.get("split") in ("interleaved", "joined otherwise"):
         return t.view(batch, n, width // heads, heads).permute(0, 3, 1, 2)
     return t.view(batch, n, heads, width // heads).transpose(1, 2)
 

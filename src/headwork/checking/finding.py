@@ -147,7 +147,7 @@ def fits(subject: Subject, facts: Mapping[str, Any]) -> bool:
     if parameters is None:
         return True
     required = [p for p in parameters if not p["optional"]]
-    return len(required) <= 6
+    return len(required) <= 10
 
 
 def comments(source: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from headwork.checking.calling import Candidate
+from headwork.checking.calling import Candidate, role_of
 from headwork.checking.judging import Evidence, Explanation
 from headwork.checking.option import Case, Reading, Subject
 from headwork.checking.runner import ProgramError
@@ -34,16 +34,9 @@ def broken(candidate: Candidate, evidence: Evidence, explanation: Explanation | 
     else:
         return []
     found: list[Broken] = []
-    checks: list[Callable[[Candidate, Subject, Reading], Iterator[Broken]]] = [
-        made_in_forward,
-        repeatable,
-        batch,
-        finite,
-    ]
-    if explanation is None:
-        checks.append(future)
-    checks.append(gradients)
-    for check in checks:
+    for check in CHECKS:
+        if check is future and explanation is not None:
+            continue
         try:
             found += check(candidate, evidence.subject, reading)
         except ProgramError:
@@ -125,6 +118,8 @@ def future(candidate: Candidate, subject: Subject, reading: Reading) -> Iterator
     """Where the name says causal, a later token does not change an earlier result."""
     if not re.search(r"(?i)causal|masked|decoder|gpt", candidate.name):
         return
+    if any(role_of(p["name"], ("mask", "tgt_mask")) for p in candidate.parameters):  # whoever calls it hides the future
+        return
     case = subject.cases(reading, 1)
     key = "ids" if "ids" in case else "x"
     if key not in case or case[key].ndim < 2:
@@ -173,6 +168,20 @@ def gradients(candidate: Candidate, subject: Subject, reading: Reading) -> Itera
         )
 
 
+def registered(candidate: Candidate, subject: Subject, reading: Reading) -> Iterator[Broken]:
+    """The weights of a module are parameters."""
+    block = reading.facts.get("block")
+    if block is None or block.made is None or not candidate.facts.get("module"):
+        return
+    plain = [n for n in block.made.facts.get("plain", []) if n in block.parameters]
+    if plain:
+        yield Broken(
+            "not parameters",
+            f"{', '.join(plain[:3])} {'is a plain tensor' if len(plain) == 1 else 'are plain tensors'} and not nn.Parameter: no optimizer sees {'it' if len(plain) == 1 else 'them'}, and .to(device) leaves {'it' if len(plain) == 1 else 'them'} behind.",
+            ("plain",),
+        )
+
+
 def made_in_forward(candidate: Candidate, subject: Subject, reading: Reading) -> Iterator[Broken]:
     """Layers that are made inside of forward have new weights at every call."""
     if not candidate.source:
@@ -193,3 +202,14 @@ def made_in_forward(candidate: Candidate, subject: Subject, reading: Reading) ->
                                 ("made in forward",),
                             )
                             return
+
+
+CHECKS: tuple[Callable[[Candidate, Subject, Reading], Iterator[Broken]], ...] = (
+    made_in_forward,
+    registered,
+    repeatable,
+    batch,
+    finite,
+    future,
+    gradients,
+)

@@ -9,8 +9,10 @@ from torch import Tensor
 
 from headwork.checking.calling import Candidate
 from headwork.checking.option import Case, How, Mistake, Reading, Subject, Weights
-from headwork.checking.runner import ProgramError
+from headwork.checking.runner import ProgramDiedError, ProgramError
 
+UNREADABLE = (RuntimeError, ValueError, IndexError, KeyError, TypeError, AttributeError)
+"""What an answer of another shape than any that is known raises here, in this process."""
 TOLERANCE = 1e-7
 ROUGH = 3e-5
 """Of the largest number, for programs that compute in single precision somewhere."""
@@ -45,8 +47,12 @@ class Evidence:
 
 
 def gather(candidate: Candidate, subject: Subject, limit: int = 300) -> Evidence:
-    """Run the candidate in every way in which it might be meant, until one is right."""
+    """Run the candidate in every way in which it might be meant, until one is right.
+
+    What it does where everything is visible comes first: only what agrees there can be right with a mask too.
+    """
     evidence = Evidence(subject)
+    bases: dict[object, list[Explanation]] = {}
     try:
         for reading in subject.readings(candidate):
             evidence.n_tried += 1
@@ -58,21 +64,72 @@ def gather(candidate: Candidate, subject: Subject, limit: int = 300) -> Evidence
                 if error.is_final:
                     break
                 continue
+            except UNREADABLE as error:
+                if isinstance(error, ProgramDiedError):
+                    raise
+                continue
             if "output" in answer:
                 found = (reading, case, answer["output"])
                 evidence.readings.append(found)
-                if not reading.facts.get("partial"):
-                    agreed = next(iter(explanations(subject, [found], 0)), None)
-                    if agreed is not None and not _is_less_general(reading, evidence):
-                        evidence.right = agreed
-                        return evidence
-                    evidence.perhaps = evidence.perhaps or agreed
+                if reading.facts.get("partial"):
+                    bases[_way(reading)] = explanations(subject, [found], 0)
+                    continue
+                agreed = _right(subject, found, bases, evidence)
+                if agreed is not None and not _is_less_general(reading, evidence):
+                    evidence.right = agreed
+                    return evidence
+                evidence.perhaps = evidence.perhaps or agreed
             if evidence.n_tried > limit:
                 break
     except ProgramError as error:
         evidence.error = error
+    except UNREADABLE as error:
+        if isinstance(error, ProgramDiedError):
+            raise
     evidence.readings.sort(key=lambda found: found[0].cost)
     return evidence
+
+
+def _way(reading: Reading) -> tuple[object, ...]:
+    """What all readings share that differ in their masks only."""
+    return (*reading.said[:2], reading.facts.get("shape"), id(reading.facts.get("block")), reading.facts.get("target"))
+
+
+def _right(
+    subject: Subject,
+    found: tuple[Reading, Case, Tensor],
+    bases: dict[object, list[Explanation]],
+    evidence: Evidence,
+) -> Explanation | None:
+    """A reading without mistakes, among what was right where everything is visible."""
+    reading = found[0]
+    meaning = reading.facts.get("meaning")
+    if meaning is None:
+        return next(iter(explanations(subject, [found], 0)), None)
+    key: object = _way(reading)
+    if key not in bases:  # it does not run without a mask: with one that hides nothing
+        key = (key, meaning)
+        if key not in bases:
+            bases[key] = []
+            kinds = dict.fromkeys(reading.facts.get("kinds", {}), "all")
+            facts = {**reading.facts, "kinds": kinds, "mask kind": "all", "partial": True}
+            open_reading = replace(reading, cost=reading.cost + 0.6, facts=facts)
+            case = subject.cases(open_reading, 0)
+            try:
+                answer = open_reading.run(case)
+            except ProgramError:
+                answer = {}
+            if "output" in answer:
+                evidence.readings.append((open_reading, case, answer["output"]))
+                bases[key] = explanations(subject, [evidence.readings[-1]], 0)
+    for base in bases[key]:
+        for how in (base.how, {k: v for k, v in base.how.items() if k not in ("causal", "aligned")}):
+            agreed = explanations(subject, [found], 0, base=replace(base, how=how))
+            if agreed:
+                return agreed[0]
+            if "causal" not in base.how:
+                break
+    return None
 
 
 def _is_less_general(reading: Reading, evidence: Evidence) -> bool:
@@ -81,7 +138,10 @@ def _is_less_general(reading: Reading, evidence: Evidence) -> bool:
     return (
         meaning is not None
         and not reading.facts.get("general", True)
-        and any(r.facts.get("meaning") == meaning and r.facts.get("general") for r, _, _ in evidence.readings)
+        and any(
+            r.facts.get("meaning") == meaning and r.facts.get("general") and not r.facts.get("partial")
+            for r, _, _ in evidence.readings
+        )
     )
 
 
@@ -122,7 +182,9 @@ def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
         general = [
             f
             for f in evidence.readings
-            if f[0].facts.get("general") and f[0].facts["meaning"] == base.reading.facts["meaning"]
+            if f[0].facts.get("general")
+            and not f[0].facts.get("partial")
+            and f[0].facts["meaning"] == base.reading.facts["meaning"]
         ]
         found = explanations(subject, general, 1, base=base, mistakes=_about_masks(subject))
         return _choose(found) if found else base

@@ -21,7 +21,7 @@ ROLES: dict[str, str] = {
 """Names that people give to arguments, as regular expressions of the whole name, in lower case."""
 
 SIZE_NAMES: dict[str, str] = {
-    "d_model": r"d_model|d_word_vec|d|dim|emb(ed)?(ding)?_?(dim|size|s)?|hidden(_?size|_?dim)?|embed_dim|n_embd|model_dim|d_in|input_dim|in_dim|features|size|dmodel|width|channels|emb|e|d_emb|dim_model|input_size|in_features|hid_dim|embedding_size|embed_size|d_hidden|model_size|dims|normalized_shape|n_state|d_embed|embd_dim|dimension|d_input|k|embedding_dimension|embeddings?|ndim|feature_dim|num_features|hidden_features|n_hidden|num_hiddens|query_size|key_size|value_size|embd_size|n_embed|n_feat|dim_embed|layer_size|layer_dim|d_x",
+    "d_model": r"d_model|d_word_vec|d|dim|emb(ed)?(ding)?_?(dim|size|s)?|hidden(_?size|_?dim)?|embed_dim|n_embd|model_dim|d_in|input_dim|in_dim|features|size|dmodel|width|channels|emb|e|d_emb|dim_model|input_size|in_features|hid_dim|embedding_size|embed_size|d_hidden|model_size|dims|normali[sz]ed_shape|param(eter)?s?_shape|features_shape|n_state|d_embed|embd_dim|dimension|d_input|k|embedding_dimension|embeddings?|ndim|feature_dim|num_features|hidden_features|n_hidden|num_hiddens|query_size|key_size|value_size|embd_size|n_embed|n_feat|dim_embed|layer_size|layer_dim|d_x|d_cross|context_dim|cross_(attention_)?dim|d_context|kv_dim|memory_dim|enc_dim|encoder_dim|cond_dim",
     "d_out": r"d_out|output_dim|out_dim|out_features|output_size|hidden_out|dim_out",
     "n_heads": r"n_?heads?|num_?heads?|heads?|h|nhead|num_attention_heads|n_attn_heads|number_of_heads|attention_heads|n_h|nb_heads|head_num|heads_num|num_attn_heads|nh|head_count|head",
     "n_kv_heads": r"n_?kv_?heads?|num_?(kv|key_value)_?heads?|num_kv_groups|kv_heads|n_groups|num_query_groups|n_query_groups",
@@ -35,7 +35,7 @@ SIZE_NAMES: dict[str, str] = {
     "image": r"im(age|g)_?(size|dim|width|height|shape|sz)?|input_size|img|height|width|image_resolution|input_resolution|resolution|h|w",
     "patch": r"patch(_?size|_?dim|_?width|_?height|es|_?sz)?|p|kernel_size|patch_len",
     "n_channels": r"(in_|n_|num_)?(chan(nel)?s?|chans|ch|c)|input_channels|in_ch|num_chans|nc|img_channels|image_channels",
-    "dropout": r"drop.*|p|p_drop|.*dropout.*|attn_drop|pdrop|.*_pdrop|.*drop_?(rate|prob|out)?|prob",
+    "dropout": r"drop.*|p|p_drop|.*dropout.*|attn_drop|pdrop|.*_pdrop|.*drop_?(rate|prob|out)?|prob|rate",
     "bias": r"(qkv_|use_|attn_|attention_|o_|out_|proj_)?bias(es)?|qkv_bias|add_bias",
     "causal": r"(is_|use_)?causal(_mask)?|mask(ed|ing)?|autoregressive|is_decoder|use_mask|look_ahead|with_mask",
     "temperature": r"temperature|temp|scale|scaling|scale_factor",
@@ -46,6 +46,11 @@ SIZE_NAMES: dict[str, str] = {
     "device": r"device",
     "dtype": r"dtype",
     "norm_first": r"norm_first|pre_?norm|normalize_before|prenorm|is_pre_?norm|pre_ln",
+    "grid": r"grid(_size|_shape)?|hw|spatial_shape|shape",
+    "rows": r"n_?rows|rows?|height|h|grid_h(eight)?",
+    "columns": r"n_?col(umn)?s|col(umn)?s?|width|w|grid_w(idth)?",
+    "centre": r"cent(re|er)s?|delta|shifts?|mu",
+    "alpha": r"alphas?|sharpness|spread|precision",
     "pooling": r"pool(ing)?(_type)?|global_pool",
 }
 """Names of sizes in constructors, likewise."""
@@ -68,6 +73,7 @@ ROLES.update(
     freqs=r"freqs?(_cis|_complex)?|rope_cache|rotations?",
     centre=r"cent(re|er)s?|delta|shifts?|attention_centers?|mu|offsets?|mean",
     alpha=r"alphas?|precision|sharpness|spread|sigma|inv_covariance|attention_spreads?",
+    grid=SIZE_NAMES["grid"],
     rows=r"rows?|n_rows|height|h",
     columns=r"columns?|cols?|n_columns|n_cols|width|w",
     targets=r"targets?|labels?|y|tgt|ids|input_ids|tokens|gold|trg|target_ids|x",

@@ -4,91 +4,187 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-FEATURES: dict[str, tuple[str, str]] = {
-    "softmax": (r"softmax|Softmax|softargmax|\.exp\(", "first"),
-    "sigmoid": (r"sigmoid", "first"),
-    "scale": (r"sqrt|\*\*\s*\(?-?\s*(0?\.5|0?\.25|1\s*/\s*[24])|(?i:scale|temper)|/\s*(self\.)?(math\.)?d(_k|_model|im|k)?\b|/\s*\w*\.(size|shape)|rsqrt|pow\(", "first"),
-    "scores": (r"@|matmul|bmm|einsum|cdist|normalize|dot\(", "first"),
-    "mix": (r"@|matmul|bmm|einsum", "last"),
-    "mask": (r"masked_fill|torch\.where|(?i:mask)\s*[=)*+\]]|[+*-]\s*\(?\s*(1(\.0)?\s*-\s*)?\w*(?i:mask)|visible|-1e|inf", "first"),
-    "causal": (r"tril|triu|is_causal|subsequent|causal_mask", "first"),
-    "split": (r"view\(|reshape\(|rearrange\(|chunk\(|\.split\(|unflatten", "first"),
-    "join": (r"view\(|reshape\(|rearrange\(|flatten\(|\.cat\(|concat", "last"),
-    "repeat": (r"repeat|expand|tile", "first"),
-    "output": (r"self\.(\w*(out|proj|unify|fc|w_?o|linear_o|o_proj|c_proj|dense|o)\w*)\(|linears\[-1\]|@\s*self\.\w*[oO]\b", "last"),
-    "qkv": (r"(self\.\w*(q|query|qkv|k|key|v|value|attn|proj|linear)\w*\(|@\s*(self\.)?[wW]_?[qkv])", "first"),
-    "return": (r"\breturn\b", "last"),
-    "root": (r"sqrt|rsqrt|\*\*\s*-?\s*0?\.5|std\(|pow\(", "first"),
-    "variance": (r"var\(|std\(|pow\(2|\*\*\s*2|square", "first"),
-    "mean": (r"mean\(|sum\(", "first"),
-    "eps": (r"(?i:eps)|1e-", "last"),
-    "affine": (r"(self\.)?(weight|gamma|g|scale|a_2|alpha|gain|bias|beta|b_2|shift)\b", "last"),
-    "erf": (r"erf|tanh|sigmoid|cdf|exp", "first"),
-    "cube": (r"0?\.0*44\d*|\*\*\s*[23]|pow\(", "first"),
-    "half": (r"return|0?\.5", "last"),
-    "activation": (r"(?i:relu|gelu|silu|swish|tanh|sigmoid|softmax|activation|self\.act\w*\(|nonlin)", "first"),
-    "gate": (r"\*|gate", "last"),
-    "second": (r"self\.\w+\(", "last"),
-    "sin": (r"sin\(|cos\(", "first"),
-    "cos": (r"cos\(", "first"),
-    "base": (r"10_?000|1e4|log\(|theta|base|pow|\*\*|exp\(", "first"),
-    "positions": (r"arange|range\(|position", "first"),
-    "cat": (r"cat\(|stack\(|concat|\[.*::2\]", "last"),
-    "slope": (r"\*\*|pow|slope|2\s*\*\*", "first"),
-    "distance": (r"arange|abs\(|-\s*\w+", "last"),
-    "clamp": (r"clamp|clip|minimum|min\(|max\(", "first"),
-    "residual": (r"\+", "first"),
-    "residual2": (r"\+", "last"),
-    "norm": (r"(?i:norm|ln)\w*(\[\d\])?\(", "first"),
-    "norm2": (r"(?i:norm|ln)\w*(\[\d\])?\(", "last"),
-    "attend": (r"(?i:att)\w*(\[\d\])?\(", "first"),
-    "cross": (r"(?i:cross|enc|src|memory|attn2|inter)\w*", "last"),
-    "feed": (r"(?i:ff|feed|mlp|fc|linear|pos_ffn)\w*(\[\d\])?\(", "last"),
-    "embed": (r"(?i:emb|wte|token)\w*(\[\d\])?\(", "first"),
-    "add_positions": (r"(?i:pos|wpe|pe\b)\w*", "first"),
-    "layers": (r"for |layers|blocks|encoder\(|Sequential", "first"),
-    "head": (r"(?i:head|fc_out|lm_head|proj|out|classif)\w*\(", "last"),
-    "pool": (r"mean\(|\[:,\s*-?\d|max\(|sum\(|cls", "last"),
-    "class token": (r"(?i:cls|class_token)", "last"),
-    "unfold": (r"(?i:conv|unfold|rearrange|reshape|view|proj)\w*\(", "first"),
-    "flatten": (r"flatten|transpose|permute|rearrange", "first"),
-    "slices": (r"\[[^\]]*:[^\]]*\]", "first"),
-    "loss": (r"cross_entropy|CrossEntropy|nll|log_softmax|loss", "first"),
-    "made in forward": (r"nn\.(Linear|LayerNorm|Embedding|Conv\d?d?|MultiheadAttention|Parameter)\(", "first"),
-    "dropout": (r"(?i:dropout|bernoulli|rand)", "first"),
-    "detach": (r"detach|no_grad|\.data\b|\.item\(|numpy\(", "first"),
-    "def": (r"^\s*(def|class)\s", "first"),
+ATTENTION, LAYER, FEED = r"(?i)att|mha|head|sdpa", r"(?i)layer|block", r"(?i)feed|ffn?$|mlp|position_?wise"
+MOVED = r"transpose|permute|swapaxes|movedim|rearrange|\.mT\b|einsum"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What to look for in a line, and whether the first such line of a function is meant or the last.
+
+    Lines with `without` are passed over; functions and classes whose names have `owner` are searched first; `follow`
+    goes on to where the name that the pattern's first group caught got its value.
+    """
+
+    pattern: str
+    which: Literal["first", "last"] = "first"
+    without: str = ""
+    owner: str = ""
+    follow: bool = False
+
+
+FEATURES: dict[str, Feature] = {
+    "softmax": Feature(r"softmax|Softmax|softargmax|\.exp\(|torch\.exp\(|np\.exp\(", owner=ATTENTION),
+    "last softmax": Feature(r"softmax|Softmax", "last"),
+    "log": Feature(r"log"),
+    "base 2": Feature(r"exp2|2(\.0)?\s*\*\*|pow\(2"),
+    "sigmoid": Feature(r"sigmoid", owner=ATTENTION),
+    "scale": Feature(r"sqrt|\*\*\s*\(?-?\s*(0?\.5|0?\.25|2|1\s*/\s*[24])|(?i:scale(?!d_dot)|temper)|/\s*(self\.)?(math\.)?d(_k|_model|im|k|_head)?\b|/\s*\w*\.(size|shape)|rsqrt|pow\(", owner=ATTENTION),
+    "width": Feature(r"(?:sqrt\(|\(|/|\*)\s*\(?((?:self\.)?(?!\w*(?:d_model|dim_model|hidden|emb|dropout))(?:\w+_)?(?:d|dk|d_k|d_head|dim|head_dim|dim_head|scale|depth|scaling|inv_scale|norm_fact)\w*)\b\)*\s*(?:\*\*|,|\)|$)", owner=ATTENTION, follow=True),
+    "scores": Feature(r"@|matmul|bmm|einsum|cdist|normalize|dot\(|baddbmm|\bmm\(|F\.cosine_similarity|scaled_dot_product_attention\(", owner=ATTENTION),
+    "normalize": Feature(r"normalize|norm\(|cosine", owner=ATTENTION),
+    "weights": Feature(r"(?:(?:matmul|bmm|einsum|mm|dot)\((?:[\"'][^\"']*[\"'],)?\s*|\(|return |=\s*)\(?(?!torch\b|np\b|F\b)(\w+)(?:\s*@|,|\.matmul|\.bmm|\.mm\()", "last", owner=ATTENTION, follow=True),
+    "mix": Feature(r"@|matmul|bmm|einsum|\bmm\(", "last", without=r"self\.\w*(out|proj|w_?o|fc)\w*\(\s*\w+\s*\)$", owner=ATTENTION),
+    "mask": Feature(r"masked_fill|torch\.where|np\.where|(?i:mask)\s*[=)*+\]]|[+*-]\s*\(?\s*(1(\.0)?\s*-\s*)?\w*(?i:mask)|visible|-1e|inf\b", owner=ATTENTION),
+    "fill": Feature(r"masked_fill|torch\.where|np\.where|-?1e[-+]?\d|inf\b|[+*]\s*\(?\s*(1(\.0)?\s*-\s*)?\w*(?i:mask)", owner=ATTENTION),
+    "mask after": Feature(r"\*=?\s*(self\.)?\w*(?i:mask|tril|visible|causal)|masked_fill", "last", owner=ATTENTION),
+    "source mask": Feature(r"(?i:src|source|enc|pad|key)\w*mask|!=\s*\w*(?i:pad)|!=\s*0"),
+    "triangle": Feature(r"\btri[lu]_?\(|subsequent_mask\(|is_causal\s*=|(?i:arange|range)\(.*[<>]|\[:, *None\].*[<>]|\[None.*[<>]"),
+    "causal": Feature(r"tril|triu|is_causal|subsequent|causal_mask|[<>]=?\s*\w+\s*[+-]\s*1|for j in range"),
+    "bare split": Feature(r"view\(|reshape\(|unflatten\(", without=MOVED, owner=ATTENTION),
+    "split": Feature(r"view\(|reshape\(|rearrange\(|unflatten|chunk\(|\.split\(", owner=ATTENTION),
+    "axes": Feature(r"rearrange\(|permute\(|view\(|reshape\(|unflatten", owner=ATTENTION),
+    "bare join": Feature(r"view\(|reshape\(|flatten\(", "last", without=MOVED, owner=ATTENTION),
+    "join": Feature(r"view\(|reshape\(|rearrange\(|flatten\(|\.cat\(|concat", "last", owner=ATTENTION),
+    "repeat": Feature(r"\.repeat\(|\.tile\(|torch\.tile|\.expand\(|repeat_interleave"),
+    "output": Feature(r"self\.(\w*(out|proj|unify|fc|w_?o|linear_o|o_proj|c_proj|dense|o)\w*)\(|linears\[-1\]|@\s*self\.\w*[oO]\b", "last", owner=ATTENTION),
+    "qkv": Feature(r"(self\.\w*(q|query|qkv|k|key|v|value|attn|proj|linear)\w*\(|@\s*(self\.)?[wW]_?[qkv])", owner=ATTENTION),
+    "return": Feature(r"\breturn\b", "last"),
+    "root": Feature(r"sqrt|rsqrt|\*\*\s*-?\s*0?\.5|std\(|pow\("),
+    "denominator": Feature(r"/|rsqrt|\*\*\s*-"),
+    "variance": Feature(r"var\(|std\(|pow\(2|\*\*\s*2|square"),
+    "mean": Feature(r"mean\(|sum\("),
+    "sum": Feature(r"sum\("),
+    "absolute": Feature(r"abs\("),
+    "multiplied": Feature(r"\*.*(?<!r)sqrt|\*.*\*\*\s*0?\.5"),
+    "eps": Feature(r"(?i:eps)|1e-", "last"),
+    "affine": Feature(r"(self\.)?(weight|gamma|g|scale|a_2|alpha|gain|bias|beta|b_2|shift)\b", "last"),
+    "erf": Feature(r"erf|tanh|sigmoid|cdf|exp"),
+    "pi": Feature(r"\bpi\b|0\.79\d+|1\.25\d+|0\.63\d+"),
+    "cube": Feature(r"0?\.0*44\d*|\*\*\s*[23]|pow\("),
+    "half": Feature(r"return|0?\.5", "last"),
+    "activation": Feature(r"(?i:relu|gelu|silu|swish|tanh|sigmoid|softmax|activation|self\.act\w*\(|nonlin)", owner=FEED),
+    "last activation": Feature(r"(?i:relu|gelu|silu|swish|tanh|sigmoid|softmax|activation|self\.act\w*\(|nonlin)", "last", owner=FEED),
+    "gate": Feature(r"\*|gate|\+", "last", owner=FEED),
+    "up": Feature(r"self\.\w+\(|@\s*(self\.)?w|Linear\(|Sequential\(", owner=FEED),
+    "second": Feature(r"self\.\w+\(", "last", owner=FEED),
+    "sin": Feature(r"sin\(|cos\("),
+    "last sin": Feature(r"sin\(", "last"),
+    "cos": Feature(r"cos\("),
+    "turn": Feature(r"\*\s*(self\.)?\w*(sin|cos)|\bsin\w*\s*\*|rotate_half\(|\*\s*\w*\.(sin|cos)\(|view_as_complex"),
+    "minus": Feature(r"-\s*\w+\[|cat\(|stack\("),
+    "base": Feature(r"10_?0+\b|1e\d|log\(|theta|base|pow|\*\*|exp\("),
+    "positions": Feature(r"arange|range\(|position"),
+    "cat": Feature(r"cat\(|stack\(|concat|\[.*::2\]", "last"),
+    "slope": Feature(r"\*\*|pow|slope|2\s*\*\*"),
+    "distance": Feature(r"arange|abs\(|-\s*\w+", "last"),
+    "difference": Feature(r"\[None.*[-+]|None\].*[-+]|unsqueeze.*[-+]|\b[ij]\s*[-+]\s*[ij]\b|view\(.*[-+]"),
+    "centre": Feature(r"(?i:cent(er|re)|shift|delta\s*=|mu\b)"),
+    "alpha": Feature(r"(?i:alpha|sigma|spread|precision)"),
+    "clamp": Feature(r"clamp|clip|minimum|min\(|max\("),
+    "comparison": Feature(r"[<>]=?|eq\(|[lg][te]\(|==|!=", "last"),
+    "residual": Feature(r"\+", owner=LAYER),
+    "residual2": Feature(r"\+", "last", owner=LAYER),
+    "norm": Feature(r"(?i:norm|ln)\w*(\[\d\])?\(", owner=LAYER),
+    "norm2": Feature(r"(?i:norm|ln)\w*(\[\d\])?\(", "last", owner=LAYER),
+    "attend": Feature(r"(?i:att|mha)\w*(\[\d\])?\(", owner=LAYER),
+    "cross": Feature(r"(?i:cross|enc|src|memory|attn2|inter)\w*", "last", owner=LAYER),
+    "cross made": Feature(r"self\.\w*(?i:cross|enc|src|attn_?2|inter)\w*\s*=", owner=LAYER),
+    "feed": Feature(r"(?i:ff|feed|mlp|fc|linear|pos_ffn)\w*(\[\d\])?\(", "last", owner=LAYER),
+    "embed": Feature(r"(?i:emb|wte|token)\w*(\[\d\])?\(", without=r"^\s*class\s|^\s*self\.\w+\s*="),
+    "embedded": Feature(r"\breturn\b", "last", owner=r"(?i)patch|emb"),
+    "add_positions": Feature(r"(?<![a-z])(?i:pos_|pos\b|pos[A-Z]|position|wpe|pe\b)\w*", without=r"arange|^\s*(self\.)?pos\w*\s*=|^\s*def "),
+    "add_positions in a call": Feature(r"[+]\s*(self\.)?(?i:pos|wpe|pe)\w*|[+].*(?<![a-z])(?i:pos)\w*"),
+    "one layer": Feature(r"(?i:layer|block|^h$|encoder|decoder)\w*\[-?\d\]"),
+    "in the loop": Feature(r"=\s*(self\.)?(\w+_)?(?i:layer|block|blk|l|mod|module|b)\w*\("),
+    "layers": Feature(r"for |layers|blocks|encoder\(|Sequential"),
+    "decoder call": Feature(r"(?i:dec|layer|block)\w*\(", "last", without=r"Module|Layer\(|Block\("),
+    "head": Feature(r"(?i:head|fc_out|lm_head|proj|out|classif)\w*\(", "last"),
+    "pool": Feature(r"mean\(|\[:,\s*-?\d|max\(|sum\(|cls", "last"),
+    "class token": Feature(r"(?i:cls|class_token)", "last"),
+    "unfold": Feature(r"(?i:conv|unfold|rearrange|reshape|view|proj)\w*\("),
+    "flatten": Feature(r"flatten|transpose|permute|rearrange"),
+    "slices": Feature(r"\[[^\]]*:[^\]]*\]|roll\("),
+    "loss": Feature(r"cross_entropy|CrossEntropy|nll|log_softmax|loss"),
+    "made in forward": Feature(r"nn\.(Linear|LayerNorm|Embedding|Conv\d?d?|MultiheadAttention|Parameter)\("),
+    "plain": Feature(r"self\.\w+\s*=\s*torch\.(randn?|empty|zeros|ones|tensor)"),
+    "dropout": Feature(r"(?i:dropout|bernoulli|rand)"),
+    "detach": Feature(r"detach|no_grad|\.data\b|\.item\(|numpy\("),
+    "def": Feature(r"^\s*(def|class)\s"),
 }  # fmt: skip
-"""What to look for in a line, and whether the first such line of a function is meant or the last."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of somebody's file."""
+    """A line of somebody's file; of a notebook, of one of its code cells."""
 
     number: int
     text: str
+    cell: int | None = None
+
+    @property
+    def place(self) -> str:
+        return f"line {self.number}" if self.cell is None else f"cell {self.cell}, line {self.number}"
+
+
+def in_cell(source: str, line: Line) -> Line:
+    """The line of a notebook's program as the line of its cell."""
+    lines = source.splitlines()
+    for start in range(line.number - 1, -1, -1):
+        mark = re.fullmatch(r"# cell (\d+)", lines[start])
+        if mark:
+            return Line(line.number - start - 1, line.text, int(mark[1]))
+    return line
 
 
 def find_line(source: str, name: str, features: Iterable[str]) -> Line | None:
     """The line of the program, or of what it uses of the same file, that does the first feature that is there."""
     parts = _parts(source, name)
     lines = source.splitlines()
-    for feature in features:
-        pattern, which = FEATURES[feature]
-        for numbers in parts:
-            hits = [n for n in numbers if re.search(pattern, _code(lines[n - 1]))]
-            if hits:
-                number = hits[0] if which == "first" else hits[-1]
+    for each in features:
+        feature = FEATURES[each]
+        for _, numbers in sorted(parts, key=lambda part: not (feature.owner and re.search(feature.owner, part[0]))):
+            number = _hit(feature, lines, numbers)
+            if number is not None:
                 return Line(number, lines[number - 1].strip())
+    return None
+
+
+def _hit(feature: Feature, lines: Sequence[str], numbers: Sequence[int]) -> int | None:
+    """The line of a function that has the feature."""
+    hits: list[tuple[int, re.Match[str]]] = []
+    for n in numbers:
+        code = _code(lines[n - 1])
+        match = re.search(feature.pattern, code)
+        if match and not (feature.without and re.search(feature.without, code)):
+            hits.append((n, match))
+    for n, match in hits if feature.which == "first" else hits[::-1]:
+        if not feature.follow:
+            return n
+        got = [m for m in numbers if m < n and re.match(rf"\s*{re.escape(match[1])}\s*=[^=]", _code(lines[m - 1]))]
+        if got:
+            return got[-1]
     return None
 
 
 def own_source(source: str, name: str) -> str:
     """The lines of a function or class, and of what it uses of the same file."""
     lines = source.splitlines()
-    return "\n".join(_code(lines[n - 1]) for numbers in _parts(source, name)[:-1] for n in numbers) or source
+    return "\n".join(_code(lines[n - 1]) for _, numbers in _parts(source, name)[:-1] for n in numbers) or source
+
+
+def is_whole(source: str) -> bool:
+    """Whether a program uses no part of another file."""
+    known = r"(torch|math|numpy|einops|typing|dataclasses|functools|collections|copy|abc|enum|os|sys|time|random|__future__|itertools|re|json|jaxtyping|torchvision|matplotlib|tqdm)\b"
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return False
+    return not any(
+        isinstance(n, ast.ImportFrom) and (n.level > 0 or not re.match(known, n.module or "")) for n in ast.walk(tree)
+    )
 
 
 def _code(line: str) -> str:
@@ -96,8 +192,8 @@ def _code(line: str) -> str:
     return "" if re.match(r"\s*(\"\"\"|''')", line) else re.sub(r"(^|\s)#.*$", "", line)
 
 
-def _parts(source: str, name: str) -> list[list[int]]:
-    """Numbers of lines to search: what runs in a call first, then constructors; the candidate before what it uses."""
+def _parts(source: str, name: str) -> list[tuple[str, list[int]]]:
+    """Numbers of lines to search, with whose they are: what runs in a call first, then constructors, then the rest."""
     tree = ast.parse(source)
     defined = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)}
     order: list[str] = []
@@ -109,8 +205,8 @@ def _parts(source: str, name: str) -> list[list[int]]:
         order.append(current)
         names = {n.id for n in ast.walk(defined[current]) if isinstance(n, ast.Name)}
         front += [n for n in defined if n in names]
-    running: list[list[int]] = []
-    making: list[list[int]] = []
+    running: list[tuple[str, list[int]]] = []
+    making: list[tuple[str, list[int]]] = []
     for each in order:
         node = defined[each]
         methods = (
@@ -118,9 +214,9 @@ def _parts(source: str, name: str) -> list[list[int]]:
         )
         methods.sort(key=lambda m: m.name not in ("forward", "__call__"))
         for method in methods:
-            (making if getattr(method, "name", "") == "__init__" else running).append(_lines(method))
+            (making if getattr(method, "name", "") == "__init__" else running).append((each, _lines(method)))
     top = sorted({n for s in tree.body if not isinstance(s, ast.FunctionDef | ast.ClassDef) for n in _lines(s)})
-    return [*running, *making, top]
+    return [*running, *making, ("", top)]
 
 
 def _lines(node: ast.stmt) -> list[int]:

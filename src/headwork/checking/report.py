@@ -39,6 +39,8 @@ class Report:
     case: tuple[str, str, str] | None = None
     """The smallest case: inputs, the program's answer, the right answer."""
     certainty: str = ""
+    not_looked_at: tuple[str, ...] = ()
+    """Arguments and options of the program that were left as they are."""
     seed: int = 0
     hints: int = 3
 
@@ -71,7 +73,7 @@ class Report:
         lines += [f"  {finding.sentence}" for finding in self.findings[1:]]
         for finding in self.findings:
             if finding.line is not None:
-                lines.append(f"  line {finding.line.number}:  {finding.line.text}")
+                lines.append(f"  {finding.line.place}:  {finding.line.text}")
         if self.certainty:
             lines.append(f"  {self.certainty}")
         if self.case is not None and not hidden:

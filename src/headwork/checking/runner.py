@@ -81,6 +81,9 @@ class Program:
         self.double = True
         self.seed = 0
         self.errors: list[ProgramError] = []
+        self.passed: set[str] = set()
+        self.constructed: dict[str | int, dict[str, Any]] = {}
+        self.target: str | int = ""
         self.first_seed = int.from_bytes(os.urandom(3))
 
     def ask(
@@ -203,7 +206,8 @@ class Made:
         return {name: tuple(shape) for name, shape in self.facts["parameters"].items()}
 
     def set(self, tensors: Mapping[str, Tensor]) -> None:
-        self.program.ask("set", tensors, target=self.id)
+        if tensors:
+            self.program.ask("set", tensors, target=self.id)
 
     def parameters(self) -> dict[str, Tensor]:
         return self.program.ask("set", {}, target=self.id)[1]
@@ -222,8 +226,8 @@ class As:
 def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         key = str(len(tensors))
-        tensors[key] = value
-        return {"tensor": key}
+        tensors[key] = torch.view_as_real(value).contiguous() if value.is_complex() else value
+        return {"tensor": key, "complex": value.is_complex()}
     if isinstance(value, As):
         if value.kind == "new":
             kwargs = {k: _encode(v, tensors) for k, v in value.kwargs.items()}

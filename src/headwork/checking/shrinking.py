@@ -83,7 +83,25 @@ def numbers(t: Tensor, most: int = 12) -> str:
     return _rows(t)
 
 
-def _rows(t: Tensor) -> str:
+def pair(yours: Tensor, right: Tensor, most: int = 12) -> tuple[str, str]:
+    """Two answers as short text, the program's and the right one: where they are long, a row in which they differ most."""
+    yours, right = yours.detach().squeeze(), right.detach().squeeze()
+    if yours.ndim == 0 or yours.numel() <= most or yours.shape != right.shape:
+        return numbers(yours), numbers(right)
+    apart = (yours - right).abs().nan_to_num(nan=float("inf"))
+    if yours.ndim == 1:
+        start = max(0, int(apart.argmax()) - 3)
+        return numbers(yours[start : start + 8]) + " ...", numbers(right[start : start + 8]) + " ..."
+    row = int(apart.flatten(0, -2).amax(-1).argmax())
+    index = [int(i) for i in torch.unravel_index(torch.tensor(row), yours.shape[:-1])]
+    both = yours.flatten(0, -2)[row], right.flatten(0, -2)[row]
+    start = max(0, min(int(apart.flatten(0, -2)[row].argmax()) - 3, both[0].numel() - 8))
+    digits = 3 if _rows(both[0][start : start + 8]) != _rows(both[1][start : start + 8]) else 6
+    place = f"{index} of {list(yours.shape)}: "
+    return tuple(place + _rows(t[start : start + 8], digits) for t in both)  # type: ignore[return-value]
+
+
+def _rows(t: Tensor, digits: int = 3) -> str:
     if t.ndim > 1:
-        return "[" + " ".join(_rows(row) for row in t) + "]"
-    return "[" + " ".join(f"{float(v):.3g}" if t.dtype != torch.bool else str(bool(v)) for v in t) + "]"
+        return "[" + " ".join(_rows(row, digits) for row in t) + "]"
+    return "[" + " ".join(f"{float(v):.{digits}g}" if t.dtype != torch.bool else str(bool(v)) for v in t) + "]"

@@ -98,6 +98,7 @@ class Worker:
         self.names_of_all: dict[str, Any] = {}
         self.made: list[Any] = []
         self.skipped: list[Header] = []
+        self.numpy = False
 
     def serve(self, connection: socket.socket) -> None:
         while True:
@@ -150,6 +151,7 @@ class Worker:
         linecache.cache[filename] = (len(source), None, lines, filename)
         flags = 0
         tree = ast.parse(source, filename)
+        self.numpy = {"numpy"} == imported(tree) & {"numpy", "torch"}
         for statement in tree.body:
             if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
                 flags |= sum(
@@ -223,18 +225,20 @@ class Worker:
             return {
                 "id": key,
                 "type": type(made).__name__,
-                "parameters": {},
+                "parameters": {n: list(p.shape) for n, p in weights_of(made).items()},
                 "buffers": {},
                 "modules": {},
-                "numbers": {},
+                "numbers": numbers_of(made),
+                "plain": [],
             }
         return {
             "id": key,
             "type": type(made).__name__,
-            "parameters": {n: list(p.shape) for n, p in made.named_parameters()},
+            "parameters": {n: list(p.shape) for n, p in weights_of(made).items()},
+            "plain": list(plain_tensors(made)),
             "buffers": {n: list(b.shape) for n, b in made.named_buffers()},
             "modules": {n: type(m).__name__ for n, m in made.named_modules()},
-            "numbers": {n: v for n, v in vars(made).items() if isinstance(v, int | float) and not n.startswith("_")},
+            "numbers": numbers_of(made),
             "inner": {
                 f"{n}.{k}": v
                 for n, m in made.named_modules()
@@ -259,7 +263,9 @@ class Worker:
             return value
         kind, content = next(iter(value.items()))
         if kind == "tensor":
-            return tensors[content]
+            if value.get("complex"):
+                return torch.view_as_complex(tensors[content])
+            return tensors[content].numpy() if self.numpy else tensors[content]
         if kind == "tuple":
             return tuple(self.decode(v, tensors) for v in content)
         if kind == "made":
@@ -304,7 +310,9 @@ class Worker:
         if isinstance(value, tuple | list) or inspect.isgenerator(value):
             return {"list": [self.encode(v, tensors, depth + 1) for v, _ in zip(value, range(100), strict=False)]}
         if hasattr(value, "__dict__") and vars(value):
-            return {"dict": {k: self.encode(v, tensors, depth + 1) for k, v in vars(value).items() if k[0] != "_"}}
+            return {
+                "dict": {k: self.encode(v, tensors, depth + 1) for k, v in vars(value).items() if not k.startswith("_")}
+            }
         return {"other": type(value).__name__}
 
     def make(
@@ -312,13 +320,19 @@ class Worker:
     ) -> tuple[Header, dict[str, Tensor]]:
         torch.manual_seed(0)
         made = self.names[name](*self.decode(args, tensors), **{k: self.decode(v, tensors) for k, v in kwargs.items()})
+        dtype = torch.float64 if double else torch.float32
         if isinstance(made, nn.Module):
-            made = made.to(torch.float64 if double else torch.float32).eval()
+            made = made.to(dtype).eval()
+            fill_lazy(made)
+        else:
+            for value in getattr(made, "__dict__", {}).values():
+                if isinstance(value, nn.Module):
+                    value.to(dtype).eval()
         self.made.append(made)
         return self.describe_module(len(self.made) - 1), {}
 
     def set(self, target: int, tensors: dict[str, Tensor]) -> tuple[Header, dict[str, Tensor]]:
-        parameters = dict(self.made[target].named_parameters())
+        parameters = weights_of(self.made[target])
         with torch.no_grad():
             for name, value in tensors.items():
                 parameters[name].copy_(value)
@@ -342,12 +356,16 @@ class Worker:
         torch.manual_seed(seed)
         values, named = self.decode(args, tensors), {k: self.decode(v, tensors) for k, v in kwargs.items()}
         for t in tensors.values():
-            t.requires_grad_(grads and t.is_floating_point())
+            t.requires_grad_(grads and t.is_floating_point() and not self.numpy)
         with contextlib.redirect_stdout(io.StringIO()), torch.set_grad_enabled(grads):
-            result = (getattr(subject, method) if method else subject)(*values, **named)
+            named_call = method or ("forward" if not callable(subject) and hasattr(subject, "forward") else None)
+            result = (getattr(subject, named_call) if named_call else subject)(*values, **named)
         results: dict[str, Tensor] = {}
         answer: Header = {"result": self.encode(result, results)}
         answer["changed"] = [n for n, t in tensors.items() if not torch.equal(t.nan_to_num(), before[n].nan_to_num())]
+        if not isinstance(subject, nn.Module) and not isinstance(target, str):
+            kept = {k: v for k, v in getattr(subject, "__dict__", {}).items() if isinstance(v, Tensor)}
+            answer["attributes"] = {k: self.encode(v, results) for k, v in kept.items() if v.numel() < 10**6}
         if isinstance(subject, nn.Module):
             answer["attributes"] = {
                 f"{path}.{k}".lstrip("."): self.encode(v, results)
@@ -369,6 +387,48 @@ class Worker:
         return {n: None if p.grad is None else float(p.grad.abs().max()) for n, p in subject.named_parameters()}
 
 
+def fill_lazy(made: nn.Module, width: int = 12) -> None:
+    """Layers that learn their width from their first input (nn.LazyLinear) are given one of the usual width."""
+    lazy = [p for p in made.parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
+    taken = parameters_of(made.forward) or []
+    n_required = sum(not p["optional"] for p in taken)
+    for n in range(n_required, 0, -1) if lazy else ():
+        with contextlib.suppress(Exception), torch.no_grad():
+            made(*([torch.zeros(2, 5, width)] * n), *([None] * (n_required - n)))
+            return
+
+
+def plain_tensors(made: nn.Module) -> dict[str, Tensor]:
+    """Matrices that a module keeps without registering them: no optimizer sees them."""
+    return {
+        f"{path}.{name}".lstrip("."): value
+        for path, module in made.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, Tensor) and value.is_floating_point() and value.ndim > 1 and value.is_leaf
+    }
+
+
+def weights_of(made: Any) -> dict[str, Tensor]:
+    """Parameters by name; of an object that is no module, its tensors and the parameters of its modules."""
+    if isinstance(made, nn.Module):
+        own: dict[str, Tensor] = dict(made.named_parameters())
+        return own or plain_tensors(made)
+    found: dict[str, Tensor] = {}
+    for name, value in getattr(made, "__dict__", {}).items():
+        if isinstance(value, nn.Module):
+            found.update({f"{name}.{n}": p for n, p in value.named_parameters()})
+        elif isinstance(value, Tensor) and value.is_floating_point() and value.is_leaf:
+            found[name] = value
+        elif type(value).__module__ == "numpy" and getattr(value, "ndim", 0) > 0 and value.dtype.kind == "f":
+            found[name] = torch.from_numpy(value)  # the same memory
+    return found
+
+
+def numbers_of(made: Any) -> dict[str, Any]:
+    attributes = getattr(made, "__dict__", {})
+    return {n: v for n, v in attributes.items() if isinstance(v, int | float) and not n.startswith("_")}
+
+
 def serve_names(connection: socket.socket, names: dict[str, Any], known: dict[str, Any]) -> None:
     """Answer about objects that exist already."""
     worker = Worker(names)
@@ -378,6 +438,17 @@ def serve_names(connection: socket.socket, names: dict[str, Any], known: dict[st
         worker.filename = inspect.getsourcefile(type(kind) if isinstance(kind, nn.Module) else kind) or ""
     send(connection, {"names": worker.describe(), "globals": worker.describe_globals(), "skipped": []})
     worker.serve(connection)
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Packages that a program imports anywhere."""
+    found: set[str] = set()
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.Import):
+            found |= {name.name.split(".")[0] for name in statement.names}
+        elif isinstance(statement, ast.ImportFrom):
+            found.add((statement.module or "").split(".")[0])
+    return found
 
 
 def is_main(statement: ast.stmt) -> typing.TypeGuard[ast.If]:

@@ -22,10 +22,10 @@ GELU_MISTAKES = tuple(
         ("constant", "The constant is 0.44715, and should be 0.044715.", "Look at the constants.", "How large is the cubic term?", TANH),
         ("constant, ten times too small", "The constant is 0.0044715, and should be 0.044715.", "Look at the constants.", "How large is the cubic term?", TANH),
         ("no cube", "x is squared in the tanh form, and should be cubed.", "Look at the power.", "Is the term odd or even?", TANH),
-        ("cube left out", "The cubic term is missing in the tanh form.", "Look at the argument of tanh.", "Which two terms does it have?", ERF),
+        ("cube left out", "The cubic term is missing in the tanh form.", "Look at the argument of tanh.", "Which two terms does it have?", ("pi", "erf")),
         ("cube scaled alone", "sqrt(2/pi) multiplies x only, and should multiply x + 0.044715 x^3.", "Look at the brackets.", "What does sqrt(2/pi) multiply?", TANH),
-        ("root of pi/2", "The factor is sqrt(pi/2), and should be sqrt(2/pi).", "Look at the constants.", "Is it more or less than 1?", ("erf", "root")),
-        ("no root of 2/pi", "The factor is 2/pi, and should be its square root.", "Look at the constants.", "Is there a root?", ERF),
+        ("root of pi/2", "The factor is sqrt(pi/2), and should be sqrt(2/pi).", "Look at the constants.", "Is it more or less than 1?", ("pi", "erf", "root")),
+        ("no root of 2/pi", "The factor is 2/pi, and should be its square root.", "Look at the constants.", "Is there a root?", ("pi", "erf")),
         ("erf without root", "erf is taken of x, and should be of x / sqrt(2).", "Look at the argument of erf.", "How do erf and the normal distribution differ?", ERF),
         ("erf over 2", "erf is taken of x / 2, and should be of x / sqrt(2).", "Look at the argument of erf.", "How do erf and the normal distribution differ?", ERF),
         ("erf times root", "erf is taken of x * sqrt(2), and should be of x / sqrt(2).", "Look at the argument of erf.", "How do erf and the normal distribution differ?", ERF),
@@ -69,10 +69,10 @@ GELU = Subject(
 
 ACT = ("activation", "return")
 FEED_FORWARD_MISTAKES = (
-    Mistake("act", "missing", "There is no activation: two linear maps in a row are one linear map.", "Look between the two layers.", "What is the product of two matrices?", ("return", "second"), "feed-forward-is-1x1-convolution"),
-    Mistake("act", "after", "The activation comes after the second layer, and should come between the two.", "Look at the order.", "Can the output be negative?", ACT, "feed-forward-is-1x1-convolution"),
+    Mistake("act", "missing", "There is no activation: two linear maps in a row are one linear map.", "Look between the two layers.", "What is the product of two matrices?", ("up", "return"), "feed-forward-is-1x1-convolution"),
+    Mistake("act", "after", "The activation comes after the second layer, and should come between the two.", "Look at the order.", "Can the output be negative?", ("last activation", "return"), "feed-forward-is-1x1-convolution"),
     Mistake("act", "before", "The activation comes before the first layer, and should come between the two.", "Look at the order.", "What happens to a negative input?", ACT, "feed-forward-is-1x1-convolution"),
-    Mistake("act", "twice", "There is a second activation after the second layer: the output cannot be negative.", "Look at the last line.", "Can the output be negative?", ("return", "activation"), "feed-forward-is-1x1-convolution"),
+    Mistake("act", "twice", "There is a second activation after the second layer: the output cannot be negative.", "Look at the last line.", "Can the output be negative?", ("last activation", "return"), "feed-forward-is-1x1-convolution"),
     Mistake("act", "both", "The activation is applied to the gate and to what it gates.", "Look at the product.", "Which of the two factors is the gate?", ACT, None),
     Mistake("gated", "added", "Gate and value are added, and should be multiplied.", "Look at the gate.", "What should a closed gate do?", ("gate",), None),
     Mistake("activation", "softmax", "The activation is a softmax over the hidden units.", "Look at the activation.", "Do hidden units compete?", ACT, None),

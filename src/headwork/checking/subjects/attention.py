@@ -20,22 +20,25 @@ from headwork.checking.calling import (
     make,
     pick,
     random_visible,
+    role_of,
 )
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.runner import ProgramError, Result
+from headwork.checking.subjects.blocks import weight_arguments
 
 SCALE = ("scale", "scores")
 SCALE_MISTAKES = (
-    Mistake("scale", "none", "The scores are not scaled: they should be divided by the square root of the width of a head.", "Look at the scores before the softmax.", "What is the variance of a dot product of two vectors of width d?", SCALE, "variance-of-dot-product"),
-    Mistake("scale", "d_model", "The scores are scaled by the width of the model, not of the head: divide by sqrt(d_model / n_heads).", "Look at the number under the root.", "How wide are the vectors whose dot product is taken?", SCALE, "width-of-heads"),
+    Mistake("scale", "none", "The scores are not scaled: they should be divided by the square root of the width of a head.", "Look at the scores before the softmax.", "What is the variance of a dot product of two vectors of width d?", ("scores",), "variance-of-dot-product"),
+    Mistake("scale", "d_model", "The scores are scaled by the width of the model, not of the head: divide by sqrt(d_model / n_heads).", "Look at the number under the root.", "How wide are the vectors whose dot product is taken?", ("width", "scale", "scores"), "width-of-heads"),
     Mistake("scale", "d", "The scores are divided by the width of a head, not by its square root.", "Look at the scale of the scores.", "What is the standard deviation of a dot product, and what its variance?", SCALE, "variance-of-dot-product"),
     Mistake("scale", "multiplied", "The scores are multiplied by sqrt(d) instead of divided by it.", "Look at the scale of the scores.", "Should the scale make the scores larger or smaller?", SCALE, "softmax-saturates"),
-    Mistake("scale", "n_key", "The scores are scaled by the number of keys, not by the width of a head.", "Look at the number under the root.", "Which axis does that size belong to?", SCALE, "variance-of-dot-product"),
-    Mistake("scale", "n_query", "The scores are scaled by the number of queries, not by the width of a head.", "Look at the number under the root.", "Which axis does that size belong to?", SCALE, "variance-of-dot-product"),
+    Mistake("scale", "n_key", "The scores are scaled by the number of keys, not by the width of a head.", "Look at the number under the root.", "Which axis does that size belong to?", ("width", "scale", "scores"), "variance-of-dot-product"),
+    Mistake("scale", "n_query", "The scores are scaled by the number of queries, not by the width of a head.", "Look at the number under the root.", "Which axis does that size belong to?", ("width", "scale", "scores"), "variance-of-dot-product"),
     Mistake("scale", "quarter", "The scores are divided by d^(1/4): that is for queries and keys both, and here only one of them is scaled.", "Look at where the scale is applied.", "If q and k are each multiplied by d^(-1/4), what happens to their product?", SCALE, "variance-of-dot-product"),
-    Mistake("scale", "d_value", "The scores are scaled by the width of the values, not of the keys.", "Look at the number under the root.", "Whose dot product is it?", SCALE, "variance-of-dot-product"),
-    Mistake("scale", "n_heads", "The scores are scaled by the number of heads, not by the width of a head.", "Look at the number under the root.", "Which axis does that size belong to?", SCALE, "variance-of-dot-product"),
+    Mistake("scale", "d_value", "The scores are scaled by the width of the values, not of the keys.", "Look at the number under the root.", "Whose dot product is it?", ("width", "scale", "scores"), "variance-of-dot-product"),
+    Mistake("scale", "n_heads", "The scores are scaled by the number of heads, not by the width of a head.", "Look at the number under the root.", "Which axis does that size belong to?", ("width", "scale", "scores"), "variance-of-dot-product"),
     Mistake("scale", "after", "The scale is applied after the softmax, to the weights: they no longer sum to 1.", "Look at the order of scale and softmax.", "What do the rows of your weights sum to?", SCALE, "softmax-saturates"),
+    Mistake("scale", "after, d_model", "The weights are divided by the square root of the width of the model after the softmax: the scores should be divided, before it, and by the width of a head.", "Look at the order of scale and softmax, and at the number.", "What do the rows of your weights sum to?", SCALE, "softmax-saturates"),
     Mistake("scale", "square", "The scores are divided by d squared, not by the square root of d.", "Look at the scale of the scores.", "Is it d**0.5 or d**2?", SCALE, "variance-of-dot-product"),
 )  # fmt: skip
 SOFTMAX = ("softmax",)
@@ -44,11 +47,11 @@ SOFTMAX_MISTAKES = (
     Mistake("softmax", "heads", "The softmax runs over the heads: it should run over the keys, the last axis.", "Look at the softmax.", "Which axis does its dim belong to in this layout?", SOFTMAX, "rows-or-columns"),
     Mistake("softmax", "batch", "The softmax runs over the batch: examples change each other, and no row of the weights sums to 1.", "Look at the softmax.", "Which axis does its dim belong to?", SOFTMAX, "rows-or-columns"),
     Mistake("softmax", "all", "The softmax runs over queries and keys together: the whole matrix of weights sums to 1, and each row should.", "Look at the softmax.", "What does one row of the weights sum to?", SOFTMAX, "rows-or-columns"),
-    Mistake("softmax", "none", "There is no softmax: the raw scores are used as weights.", "Look at what multiplies the values.", "Are your weights positive, and do they sum to 1?", ("mix", "scores"), "kernel-smoother"),
+    Mistake("softmax", "none", "There is no softmax: the raw scores are used as weights.", "Look at what multiplies the values.", "Are your weights positive, and do they sum to 1?", ("weights", "mix", "scores"), "kernel-smoother"),
     Mistake("softmax", "sigmoid", "A sigmoid takes the place of the softmax: the weights of a query do not sum to 1.", "Look at how scores become weights.", "What do the rows of your weights sum to?", ("sigmoid", "scores"), "kernel-smoother"),
     Mistake("softmax", "log", "The weights are log_softmax: negative numbers, where softmax is meant.", "Look at the softmax.", "Are your weights positive?", SOFTMAX, "kernel-smoother"),
     Mistake("softmax", "twice", "The softmax is taken twice: the weights are nearly uniform.", "Count the softmaxes.", "What is the softmax of numbers between 0 and 1?", SOFTMAX, "softmax-saturates"),
-    Mistake("softmax", "sum", "The scores are divided by their sum, without the exponential.", "Look at how scores become weights.", "What if a score is negative?", ("mean", "scores"), "kernel-smoother"),
+    Mistake("softmax", "sum", "The scores are divided by their sum, without the exponential.", "Look at how scores become weights.", "What if a score is negative?", ("sum", "mean", "scores"), "kernel-smoother"),
 )  # fmt: skip
 PRODUCT_MISTAKES = (
     Mistake("mixed", "keys", "The weights are multiplied with the keys, not with the values.", "Look at the last product.", "What is it that attention averages?", ("mix",), "kernel-smoother"),
@@ -56,33 +59,42 @@ PRODUCT_MISTAKES = (
     Mistake("mixed_by", "transposed", "The weights are transposed before they meet the values: each value is spread instead of each query served.", "Look at the last product.", "Which axis of the weights should be summed over?", ("mix",), "attention-in-matrix-form"),
     Mistake("scores", "swapped", "Queries and keys are exchanged in the scores: row i holds the scores of key i.", "Look at the product of queries and keys.", "Which index should be the row?", ("scores",), "attention-in-matrix-form"),
     Mistake("scores", "not transposed", "The keys are not transposed in the scores: it only runs because there are as many tokens as the head is wide.", "Look at the product of queries and keys.", "What are the shapes of the two factors?", ("scores",), "attention-in-matrix-form"),
-    Mistake("scores", "cosine", "The scores are cosines: queries and keys are normalised first.", "Look at the scores.", "Is it the dot product that you compute?", ("scores",), None),
+    Mistake("scores", "cosine", "The scores are cosines: queries and keys are normalised first.", "Look at the scores.", "Is it the dot product that you compute?", ("normalize", "scores"), None),
 )  # fmt: skip
-MASK = ("mask", "causal")
+MASK = ("mask", "triangle", "causal")
 MASK_MISTAKES = (
     Mistake("hidden", "ignored", "The mask is not applied: hidden keys are seen.", "Look for the mask.", "Where does your mask meet the scores?", ("mask", "softmax"), "which-mask-goes-where"),
     Mistake("hidden", "inverted", "The mask is inverted: what should be hidden is seen, and the rest is hidden.", "Look at the mask.", "What does True mean for the function that fills?", MASK, "which-mask-goes-where"),
-    Mistake("hidden", "after", "The mask is applied after the softmax, and the weights are not normalised again: they sum to less than 1.", "Look at the order of mask and softmax.", "What do the rows of your weights sum to?", MASK, "which-mask-goes-where"),
-    Mistake("hidden", "zero", "Hidden scores are set to 0, not to minus infinity: e^0 = 1, so hidden keys still get weight.", "Look at the number that hidden scores get.", "What is the softmax of 0?", MASK, "which-mask-goes-where"),
-    Mistake("hidden", "one", "Hidden scores are set to 1, not to minus infinity: hidden keys get weight.", "Look at the number that hidden scores get.", "What is the softmax of it?", MASK, "which-mask-goes-where"),
-    Mistake("hidden", "too small", "Hidden scores are set to -1, which hides nothing: minus infinity is meant, or -1e9.", "Look at the number that hidden scores get.", "How much weight does it leave?", MASK, "which-mask-goes-where"),
-    Mistake("hidden", "plus", "Hidden scores are set to +1e9: everything goes to what should be hidden.", "Look at the sign of the number that hidden scores get.", "Where does the softmax put its weight?", MASK, "which-mask-goes-where"),
-    Mistake("hidden", "added", "The mask is added to the scores as 0 and 1: hidden keys are only a little less visible.", "Look at how the mask meets the scores.", "What must be added to a score to hide it?", MASK, "which-mask-goes-where"),
+    Mistake("hidden", "after", "The mask is applied after the softmax, and the weights are not normalised again: they sum to less than 1.", "Look at the order of mask and softmax.", "What do the rows of your weights sum to?", ("mask after", "mask", "triangle"), "which-mask-goes-where"),
+    Mistake("hidden", "zero", "Hidden scores are set to 0, not to minus infinity: e^0 = 1, so hidden keys still get weight.", "Look at the number that hidden scores get.", "What is the softmax of 0?", ("fill", "mask"), "which-mask-goes-where"),
+    Mistake("hidden", "one", "Hidden scores are set to 1, not to minus infinity: hidden keys get weight.", "Look at the number that hidden scores get.", "What is the softmax of it?", ("fill", "mask"), "which-mask-goes-where"),
+    Mistake("hidden", "too small", "Hidden scores are set to -1, which hides nothing: minus infinity is meant, or -1e9.", "Look at the number that hidden scores get.", "How much weight does it leave?", ("fill", "mask"), "which-mask-goes-where"),
+    Mistake("hidden", "plus", "Hidden scores are set to +1e9: everything goes to what should be hidden.", "Look at the sign of the number that hidden scores get.", "Where does the softmax put its weight?", ("fill", "mask"), "which-mask-goes-where"),
+    Mistake("hidden", "added", "The mask is added to the scores as 0 and 1: hidden keys are only a little less visible.", "Look at how the mask meets the scores.", "What must be added to a score to hide it?", ("fill", "mask"), "which-mask-goes-where"),
     Mistake("mask_of", "another sentence", "The mask of another sentence is used: the batch is in another order in the mask than in the scores.", "Look at the shape of the mask.", "Which sentence does row 0 of the mask belong to?", MASK, "which-mask-goes-where"),
-    Mistake("mask_of", "folded otherwise", "The mask of another sentence is used: the heads are folded into the batch in one order, and the mask is repeated in the other (repeat where repeat_interleave is meant).", "Look at how the mask is repeated for the heads.", "Which sentence and head is entry 1 of the folded batch?", MASK, "which-mask-goes-where"),
+    Mistake("mask_of", "folded otherwise", "The mask of another sentence is used: the heads are folded into the batch in one order, and the mask is repeated in the other (repeat where repeat_interleave is meant).", "Look at how the mask is repeated for the heads.", "Which sentence and head is entry 1 of the folded batch?", ("repeat", "mask"), "which-mask-goes-where"),
     Mistake("mask_of", "first sentence", "The mask of the first sentence is used for all of them.", "Look at the batch axis of the mask.", "What if two sentences have different lengths?", MASK, "which-mask-goes-where"),
     Mistake("mask_of", "queries", "The mask is applied to the queries: its two axes are exchanged.", "Look at the axes of the mask.", "Is it row or column that a padded key should lose?", MASK, "which-mask-goes-where"),
 )  # fmt: skip
-CAUSAL = ("causal", "mask")
+CAUSAL = ("triangle", "causal", "mask")
 CAUSAL_MISTAKES = (
     Mistake("causal", "one ahead", "One future token gets through: position 3 sees position 4 (the diagonal is off by one).", "Look at the diagonal of the causal mask.", "What does the first token see?", CAUSAL, "causal-mask-leaks-nothing"),
     Mistake("causal", "itself hidden", "A token cannot see itself: the diagonal is hidden too (off by one), and the first token sees nothing.", "Look at the diagonal of the causal mask.", "What does the first token see?", CAUSAL, "causal-mask-leaks-nothing"),
     Mistake("causal", "future", "The causal mask is inverted: a token sees itself and the future, not the past.", "Look at the causal mask.", "What does the last token see?", CAUSAL, "causal-mask-leaks-nothing"),
     Mistake("causal", "future only", "The causal mask is inverted: a token sees only the future.", "Look at the causal mask.", "What does the last token see?", CAUSAL, "causal-mask-leaks-nothing"),
-    Mistake("causal", "first key", "The causal mask is aligned to the first key: with fewer queries than keys (a cache), the last query should see all keys.", "Look at the causal mask when there are more keys than queries.", "Which key is the newest query's own?", CAUSAL, "causal-mask-leaks-nothing"),
 )  # fmt: skip
+CAUSAL_CONVENTIONS = (
+    Convention("causal", "past", "hides the future by itself"),
+    Convention("aligned", "first key", "with fewer queries than keys (a cache), the last query does not see the last keys"),
+)  # fmt: skip
+
+
+def aligned_only_if_causal(how: How) -> bool:
+    return "aligned" not in how or "causal" in how
+
+
 MISTAKES = (*SCALE_MISTAKES, *SOFTMAX_MISTAKES, *PRODUCT_MISTAKES, *MASK_MISTAKES, *CAUSAL_MISTAKES)
-NO_CAUSAL = Mistake("causal", "missing", "The future is not hidden: its name says causal, and every position sees every other.", "Look for the causal mask.", "What does position 0 see?", ("causal", "mask", "softmax"), "causal-mask-leaks-nothing")  # fmt: skip
+NO_CAUSAL = Mistake("causal", "missing", "The future is not hidden: its name says causal, and every position sees every other.", "Look for the causal mask.", "What does position 0 see?", ("softmax", "scores"), "causal-mask-leaks-nothing")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -170,6 +182,8 @@ def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
 
 
 def readings(candidate: Candidate) -> Iterator[Reading]:
+    if weight_arguments(candidate):
+        return
     targets: list[tuple[Any, str]] = [(candidate.name, "")]
     d = SHAPES["cross"][2]
     if candidate.kind != "function":
@@ -179,22 +193,23 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
         ]
     wholes: list[tuple[str, ...]] = [("q", "k", "v"), ("q", "k")]
     found = False
+    scaled = any(
+        role_of(p["name"], ("q", "k", "v", "mask", "scale")) == "scale" and not p["optional"]
+        for p in candidate.parameters
+    )
     for roles in wholes:
         for fixed_scale in (
             (math.sqrt(d), "divides by the scale"),
             (1 / math.sqrt(d), "multiplies by the scale"),
             (d, "is given the width"),
         ):
-            fixed = {"dropout": None, "flag": None, "scale": fixed_scale[0], "causal": None}
+            fixed = {"dropout": None, "flag": None, "scale": fixed_scale[0] if scaled else None, "causal": None}
             for assignment in assignments(candidate.parameters, roles, ("mask",), fixed):
                 for target, _ in targets:
                     for reading in _readings(candidate, target, assignment, roles):
                         found = True
                         yield reading
-            if not any(
-                ("scale" in p["name"].lower() and not p["optional"]) or p["name"] in ("d_k", "dk", "d", "head_dim")
-                for p in candidate.parameters
-            ):
+            if not scaled:
                 break
         if found:
             return
@@ -221,6 +236,7 @@ def _readings(
                 "returns": returns,
                 "seed": candidate.program.first_seed,
                 "mask optional": works is not None,
+                "target": target,
             }
             if mask_name is None:
                 any_works = True
@@ -364,10 +380,11 @@ SUBJECT = Subject(
     name="attention",
     title="scaled dot-product attention",
     pattern=r"(masked_|my_|causal_|self_|cross_|single_head_|simple_|basic_)*(scaled_?)?(dot_?)?(prod(uct)?_?)?attention(_?(function|fn|weights|scores|head|mechanism|op|forward|v\d|\d))?|sdpa?|.*scaled_?dot.*|attend|.*dot_?product_?attention.*|attn|compute_attention.*|calc_attention.*|attention_.*",
-    mistakes=tuple(m for m in MISTAKES if m.value not in ("d_model",)),
-    conventions=(Convention("causal", "past", "hides the future by itself"),),
+    mistakes=tuple(m for m in MISTAKES if m.value not in ("d_model", "after, d_model")),
+    conventions=CAUSAL_CONVENTIONS,
     readings=readings,
     cases=cases,
     expected=expected,
     kinds=("function", "class", "instance"),
+    reads=aligned_only_if_causal,
 )

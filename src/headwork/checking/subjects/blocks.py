@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from headwork.checking.calling import (
 )
 from headwork.checking.names import SIZE_NAMES
 from headwork.checking.option import Case, Reading, Weights
-from headwork.checking.pointing import own_source
+from headwork.checking.pointing import is_whole, own_source
 from headwork.checking.runner import Made, ProgramError, Result
 from headwork.checking.wiring import random_parameters
 
@@ -51,6 +51,7 @@ LAYOUTS = (
     BlockLayout("batch, token, width", 2, lambda t: t, lambda t: t),
     BlockLayout("token, batch, width", 2, lambda t: t.transpose(0, 1).contiguous(), lambda t: t.transpose(0, 1)),
     BlockLayout("token, width", 1, lambda t: t[0], lambda t: t[None]),
+    BlockLayout("width, token", 1, lambda t: t[0].T.contiguous(), lambda t: t.T[None]),
 )
 
 
@@ -65,10 +66,52 @@ class Block:
     n_heads: int
     n_kv_heads: int
     passed: Mapping[str, Any]
+    candidate: Candidate | None = None
+    """A function with its weights as arguments that every call is given."""
+
+
+WEIGHT = r"(?i)(w|ws|weights?|wt|b|bias|proj|lin|linear)_?(q|k|v|o|qkv|kqv|query|key|value|out|output)s?(_?(weights?|proj|w|t|bias))?|(q|k|v|o|qkv|query|key|value|out|output|in)(_proj|_lin|_linear)?_?(weights?|w|bias|b|mat(rix)?|kernel)|w_?(queries|keys|values)"
+
+
+def weight_arguments(candidate: Candidate) -> list[str]:
+    """Arguments of a function that are matrices and vectors of a layer, by their names."""
+    if candidate.kind != "function":
+        return []
+    return [p["name"] for p in candidate.parameters if re.fullmatch(WEIGHT, p["name"])]
+
+
+def function_blocks(candidate: Candidate, sizes: Mapping[str, Any]) -> Iterator[Block]:
+    """A function that takes the weights of its layer, or the number of its heads, as arguments."""
+    names = weight_arguments(candidate)
+    d = sizes["d_model"]
+    counts: dict[str, Any] = {}
+    for p in candidate.parameters:
+        role = role_of(p["name"], ("n_heads", "d_head", "d_model"), SIZE_NAMES)
+        if role is not None and p["name"] not in names and role_of(p["name"], ("q", "k", "v", "x", "mask")) is None:
+            counts[p["name"]] = sizes[role]
+    heads = [n for n in counts if role_of(n, ("n_heads",), SIZE_NAMES)]
+    if not names and not heads:
+        return
+    for fused in (
+        ((d, 3 * d), (3 * d, d)) if any("qkv" in n.lower() or "in_proj" in n.lower() for n in names) else ((d, d),)
+    ):
+        shapes = {
+            n: ((3 * d,) if max(fused) > d and re.search(r"(?i)qkv|in_proj", n) else (d,))
+            if re.match(r"(?i)b|.*(bias|_b)$", n)
+            else (fused if re.search(r"(?i)qkv|kqv|in_proj", n) else (d, d))
+            for n in names
+        }
+        parameters = random_parameters(shapes)
+        own = replace(candidate, options={**parameters, **counts, **candidate.options})
+        n_heads = sizes["n_heads"] if heads else 1
+        yield Block(None, candidate.name, parameters, d, n_heads, n_heads, counts, own)
 
 
 def blocks(candidate: Candidate, sizes: Mapping[str, Any] = USUAL_SIZES) -> Iterator[Block]:
     """Every way in which the candidate can be made."""
+    if candidate.kind == "function":
+        yield from function_blocks(candidate, sizes)
+        return
     grouped = any(role_of(p["name"], ("n_kv_heads",), SIZE_NAMES) for p in candidate.facts.get("init") or [])
     grouped |= (
         bool(re.search(r"(?i)n_?kv_?heads|num_key_value_heads|num_kv_groups", candidate.source))
@@ -85,7 +128,7 @@ def blocks(candidate: Candidate, sizes: Mapping[str, Any] = USUAL_SIZES) -> Iter
 def describe(
     candidate: Candidate, made: Made, parameters: dict[str, Tensor], passed: Mapping[str, Any], sizes: Mapping[str, Any]
 ) -> Block:
-    given = {role_of(n, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES): v for n, v in _flat(passed).items()}
+    given = {role_of(n, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES): v for n, v in flat(passed).items()}
     numbers = {**(candidate.everything.get("globals") or {}), **made.facts["numbers"]}
     inner = [t.shape[-1] for n, t in parameters.items() if t.ndim == 2 and n.endswith("weight")]
     d_model = given.get("d_model") if isinstance(given.get("d_model"), int) else None
@@ -115,7 +158,7 @@ def describe(
 
 def may_be(candidate: Candidate) -> set[str] | None:
     """Which conventions the source can hold at all; without a source, any."""
-    if not candidate.source:
+    if not candidate.source or not is_whole(candidate.source):
         return None
     own = own_source(candidate.source, candidate.name)
     signs = {
@@ -124,7 +167,8 @@ def may_be(candidate: Candidate) -> set[str] | None:
         "causal": r"(?i)tri[lu]|causal|mask|inf\b|square_subsequent",
         "split": r"rearrange|permute|view|reshape|unflatten",
     }
-    return {option for option, sign in signs.items() if re.search(sign, own)} | ALWAYS
+    found = {option for option, sign in signs.items() if re.search(sign, own)} | ALWAYS
+    return found | {"aligned"} if "causal" in found else found
 
 
 ALWAYS = {
@@ -143,7 +187,7 @@ ALWAYS = {
 }
 
 
-def _flat(passed: Mapping[str, Any]) -> dict[str, Any]:
+def flat(passed: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in passed.items():
         if hasattr(value, "content"):
@@ -202,10 +246,12 @@ def block_readings(
         wirings = tuple(wire(block))
         if not wirings:
             continue
+        candidate = block.candidate or candidate
+        free = [p for p in candidate.parameters if p["name"] not in candidate.options]
         for roles in role_sets:
             fixed = {"dropout": None, "flag": None, "causal": None, "positions": None}
             worked = False
-            for assignment in assignments(candidate.parameters, roles, tuple(mask_roles), fixed):
+            for assignment in assignments(free, roles, tuple(mask_roles), fixed):
                 try:
                     for reading in _of_assignment(
                         candidate, block, wirings, roles, assignment, mask_roles, cross_masks, extra or {}

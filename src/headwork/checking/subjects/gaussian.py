@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from headwork.checking import equations
-from headwork.checking.calling import Candidate, tensors_of
+from headwork.checking.calling import Candidate, role_of, tensors_of
+from headwork.checking.names import SIZE_NAMES
 from headwork.checking.option import Case, How, Mistake, Reading, Subject, Weights
 from headwork.checking.subjects.simple import Target, ways, works
 
@@ -23,7 +24,38 @@ def cases(reading: Reading, number: int) -> Case:
     return {"x": x, "centre": centre, "alpha": alpha, "rows": ROWS, "columns": COLUMNS}
 
 
+def class_readings(candidate: Candidate) -> Iterator[Reading]:
+    """A module that is made of grid, centres and alphas, and returns scores or weights without an input."""
+    names = {
+        role_of(p["name"], ("grid", "rows", "columns", "centre", "alpha"), SIZE_NAMES): p["name"]
+        for p in candidate.facts.get("init") or []
+    }
+    if not {"centre", "alpha"} <= set(names):
+        return
+
+    def run(case: Case) -> dict[str, Tensor]:
+        values = {**case, "grid": (ROWS, COLUMNS)}
+        made = candidate.program.make(candidate.name, (), {n: values[r] for r, n in names.items() if r is not None})
+        h, n = len(case["alpha"]), ROWS * COLUMNS
+        for _, t in tensors_of(candidate.program.call(made.id)):
+            if t.numel() == h * n * n:
+                found = t.double().reshape(h, n, n)
+                sums = found.sum(-1)
+                is_weights = bool((found >= 0).all()) and bool((sums - sums.flatten()[0]).abs().max() < 1e-6)
+                return {"output": found if is_weights else found.softmax(-1)}
+        return {}
+
+    facts = {"seed": candidate.program.first_seed, "one": False, "kind": "weights"}
+    reading = Reading(
+        (f"made of ({', '.join(names.values())})", "scores of every pair of pixels"), run, 0.0, facts=facts
+    )
+    if works(run, cases(reading, 0)):
+        yield reading
+
+
 def readings(candidate: Candidate) -> Iterator[Reading]:
+    if candidate.kind == "class":
+        yield from class_readings(candidate)
     sets = (("x", "centre", "alpha"), ("rows", "columns", "centre", "alpha"), ("centre", "alpha", "rows", "columns"))
     for target, roles, assignment in ways(candidate, sets):
         for one in (False, True):
@@ -69,22 +101,22 @@ def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
     return (weights @ flat).reshape(2, len(case["alpha"]), ROWS, COLUMNS, D)
 
 
-SCORE = ("softmax", "variance", "return")
+SCORE = ("alpha", "variance", "return")
 SUBJECT = Subject(
     name="gaussian attention",
     title="Gaussian attention",
-    pattern=r".*gauss.*|quadratic_(position|att).*",
+    pattern=r".*relative_?positional_?emb.*|.*gauss.*|quadratic_(position|att).*",
     mistakes=(
-        Mistake("shift", "plus", "The sign of the shift is turned: the head looks at query - centre, and should at query + centre.", "Look at key - query - centre.", "Which pixel does a head with centre (1, 0) look at?", ("distance", "variance"), "theorem-1"),
-        Mistake("shift", "absent", "The centre is not used.", "Look for the centre.", "What do two heads with different centres see?", ("distance", "variance"), "theorem-1"),
-        Mistake("axes", "exchanged", "Row and column of the centre are exchanged.", "Look at the axes.", "Which pixel does a head with centre (1, 0) look at?", ("distance", "variance"), "theorem-1"),
+        Mistake("shift", "plus", "The sign of the shift is turned: the head looks at query - centre, and should at query + centre.", "Look at key - query - centre.", "Which pixel does a head with centre (1, 0) look at?", ("centre", "distance"), "theorem-1"),
+        Mistake("shift", "absent", "The centre is not used.", "Look for the centre.", "What do two heads with different centres see?", ("centre", "distance"), "theorem-1"),
+        Mistake("axes", "exchanged", "Row and column of the centre are exchanged.", "Look at the axes.", "Which pixel does a head with centre (1, 0) look at?", ("centre", "distance"), "theorem-1"),
         Mistake("alpha", "variance", "alpha is used as a standard deviation: the exponent is -|.|^2 / (2 alpha^2), and should be -alpha |.|^2.", "Look at alpha.", "Does a larger alpha look more sharply?", SCORE, "theorem-1"),
         Mistake("alpha", "half", "alpha is halved.", "Look at alpha.", "What is the exponent?", SCORE, None),
         Mistake("alpha", "positive", "The exponent is positive: the head looks at the furthest pixels.", "Look at the sign.", "Where is the largest weight?", SCORE, None),
         Mistake("alpha", "inverse", "The squared distance is divided by alpha, and should be multiplied.", "Look at alpha.", "Does a larger alpha look more sharply?", SCORE, None),
         Mistake("alpha", "square", "alpha is squared.", "Look at alpha.", "What is the exponent?", SCORE, None),
         Mistake("distance", "root", "The distance is not squared.", "Look at the distance.", "Is the exponent a quadratic form?", ("root", "variance"), None),
-        Mistake("distance", "sizes", "The distance is the sum of absolute values, not of squares.", "Look at the distance.", "Is the exponent a quadratic form?", ("distance",), None),
+        Mistake("distance", "sizes", "The distance is the sum of absolute values, not of squares.", "Look at the distance.", "Is the exponent a quadratic form?", ("absolute", "distance"), None),
         Mistake("softmax", "queries", "The softmax runs over the queries, and should run over the keys.", "Look at the softmax.", "Which axis sums to 1?", ("softmax",), "rows-or-columns"),
         Mistake("softmax", "none", "The weights are not normalised.", "Look at the weights.", "What does a row sum to?", ("softmax", "return"), None),
     ),

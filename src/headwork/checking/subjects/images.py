@@ -1,15 +1,19 @@
 """Patch embedding with its class token, and pooling."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from headwork.checking import equations
 from headwork.checking.calling import Candidate, tensors_of
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
+from headwork.checking.subjects.attention import SCALE_MISTAKES, SOFTMAX_MISTAKES
 from headwork.checking.subjects.simple import Target, ways, works
-from headwork.checking.wiring import linears, norms
+from headwork.checking.wiring import attention_wirings, feed_forward_wirings, linears, norms
 
 IMAGE, PATCH, CHANNELS, D = 12, 4, 3, 20
 N = (IMAGE // PATCH) ** 2
@@ -171,7 +175,7 @@ PATCHES = Subject(
         Mistake("axes", "width first", "The result is [batch, width, token]: the transpose after the convolution is missing.", "Look at the shape of the result.", "Which axis is the token's?", ("flatten", "return"), "shapes-of-a-notebook"),
         Mistake("token", "last", "The class token comes last, and should come first.", "Look at the concatenation.", "Which token does the classifier read?", ("cat", "class token"), "cls-gap-map"),
         Mistake("token", "not used", "The class token is made, but not used.", "Look for the class token.", "How many tokens are there?", ("class token", "return"), "cls-gap-map"),
-        Mistake("positions", "not used", "The positions are made, but not added.", "Look for the positions.", "What tells two patches apart?", ("add_positions", "return"), "order-needs-positions"),
+        Mistake("positions", "not used", "The positions are made, but not added.", "Look for the positions.", "What tells two patches apart?", ("add_positions in a call", "return"), "order-needs-positions"),
         Mistake("positions", "first only", "Every token gets the same position: the first.", "Look at the positions.", "What tells two patches apart?", ("add_positions",), "order-needs-positions"),
         Mistake("positions", "multiplied", "The positions are multiplied, and should be added.", "Look at the positions.", "What if a position is 0?", ("add_positions",), None),
         Mistake("positions", "reversed", "The positions are added in reverse order.", "Look at the positions.", "Which row does the first token get?", ("add_positions",), None),
@@ -183,7 +187,7 @@ PATCHES = Subject(
 
 def pool_cases(reading: Reading, number: int) -> Case:
     generator = torch.Generator().manual_seed(reading.facts["seed"] + number)
-    n = (6, 5, 7)[number % 3]
+    n = (6, 5, 7)[0 if reading.facts.get("fixed") else number % 3]
     lengths = torch.tensor([n - 2, n, 3])
     real = torch.arange(n) < lengths[:, None]
     mask = {"keep": real, "ones": real.double(), "block": ~real, "long": real.long()}[reading.facts["meaning"]]
@@ -191,7 +195,11 @@ def pool_cases(reading: Reading, number: int) -> Case:
 
 
 def pool_readings(candidate: Candidate) -> Iterator[Reading]:
-    for target, roles, assignment in ways(candidate, (("x", "mask"), ("x",))):
+    sizes = {"d_model": POOL_D, "n_tokens": 6, "n_heads": 2, "d_head": POOL_D // 2, "d_ff": 20}
+    for target, roles, assignment in ways(candidate, (("x", "mask"), ("x",)), (), {}, sizes):
+        wired = tuple(pool_wirings(target))
+        if not wired:
+            continue
         meanings = ("keep", "ones", "long", "block") if "mask" in roles else ("keep",)
         for meaning in meanings:
 
@@ -202,18 +210,79 @@ def pool_readings(candidate: Candidate) -> Iterator[Reading]:
                 return {}
 
             said = {"keep": "True = real", "ones": "1 = real", "long": "1 = real", "block": "True = padding"}[meaning]
-            facts = {"seed": candidate.program.first_seed, "meaning": meaning, "masked": "mask" in roles}
+            facts = {
+                "seed": candidate.program.first_seed,
+                "meaning": meaning,
+                "masked": "mask" in roles,
+                "fixed": "all.weight" in wired[0],
+            }
             reading = Reading(
                 (assignment.said([p["name"] for p in candidate.parameters]), *((said,) if "mask" in roles else ())),
                 run,
                 0.01 * meanings.index(meaning),
-                facts=facts,
+                wired,
+                facts,
             )
             if works(run, pool_cases(reading, 0)):
                 yield reading
 
 
+POOL_D = 8
+
+
+def pool_wirings(target: Target) -> Iterator[Weights]:
+    """Nothing to learn; a layer over all tokens; or a query that attends to them, and perhaps a network after it."""
+    found = linears(target.parameters)
+    flat = [own for own in found.values() if own.get("weight") is not None and own["weight"].shape[-1] == 6 * POOL_D]
+    if not found or not target.parameters:
+        yield {}
+    elif flat and len(found) == 1:
+        yield {"all.weight": flat[0]["weight"], "all.bias": flat[0].get("bias")}
+    else:
+        probe = next((n for n, t in target.parameters.items() if t.numel() == POOL_D and PROBE.search(n)), None)
+        if probe is None:
+            yield {}
+            return
+        rest = {n: t for n, t in target.parameters.items() if n != probe}
+        feed = {n: t for n, t in rest.items() if re.search(r"(?i)ff|feed|mlp|fc", n)}
+        normal = {n: t for n, t in rest.items() if re.search(r"(?i)norm|ln", n)}
+        attend = {n: t for n, t in rest.items() if n not in feed and n not in normal}
+        for heads in (2, 1):
+            for w in attention_wirings(attend, heads)[:12]:
+                fed: list[Weights | None] = [*feed_forward_wirings(feed)[:2]]
+                for up in fed or [None]:
+                    own = {"query": target.parameters[probe].reshape(1, 1, POOL_D), "attention": w, "feed": up}
+                    yield {**own, "norm": norms(normal)[0][1] if normal else None, "n_heads": heads}
+
+
+PROBE = re.compile(r"(?i)probe|query|latent|token|seed|cls|^q$")
+
+
+def attention_pool(x: Tensor, real: Tensor, w: Weights, how: How) -> Tensor:
+    """A learned query attends to all tokens; then `y + f(norm(y))`, where there is a network."""
+    inner = {k: v for k, v in how.items() if k in ("scale", "softmax")}
+    query = w["query"].expand(len(x), 1, -1)
+    y = equations.multi_head(query, x, x, w["attention"], real[:, None, None], inner, w["n_heads"])
+    if w["feed"] is None:
+        return y[:, 0]
+    normed = y if w["norm"] is None else equations.norm(y, {f"n.{k}": v for k, v in w["norm"].items()}, "n", {})
+    fed = equations.feed_forward(normed, w["feed"], {"activation": how.get("activation", "gelu")})
+    return (fed if how.get("residual") == "none" else y + fed)[:, 0]
+
+
 def pool_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
+    if "all.weight" in w:
+        x = case["x"].transpose(1, 2) if how.get("layer") == "exchanged" else case["x"]
+        if set(how) - {"layer"}:
+            raise ValueError("it is one layer")
+        return F.linear(x.flatten(1), w["all.weight"], w["all.bias"])
+    if "query" in w:
+        if set(how) - {"scale", "softmax", "residual", "activation"}:
+            raise ValueError("it attends")
+        real = case["real"] if reading.facts["masked"] else torch.ones_like(case["real"])
+        return attention_pool(case["x"], real, w, how)
+    if set(how) & {"layer", "scale", "softmax", "residual", "activation"}:
+        raise ValueError("there is nothing to learn")
     x, real = case["x"], case["real"][..., None]
     if not reading.facts["masked"]:
         real = torch.ones_like(real)
@@ -242,14 +311,18 @@ POOL = ("pool", "return")
 POOLING = Subject(
     name="pooling",
     title="pooling",
-    pattern=r".*(pool|pooler|mean_tokens|average_tokens|sentence_emb).*",
+    pattern=r".*(pool|pooler|mean_tokens|average_tokens|sentence_emb).*|cls|gap|map|map_head|fully_connected|attention_pool\w*",
     mistakes=(
         Mistake("pool", "all tokens", "The padding is averaged too.", "Look at the mask.", "Does a longer padding change the result?", POOL, "kept-or-diluted"),
         Mistake("pool", "padded count", "The sum leaves the padding out, but it is divided by the padded length.", "Look at the denominator.", "How many tokens were added?", POOL, "kept-or-diluted"),
         Mistake("pool", "sum", "The tokens are added, and not divided by their number.", "Look at the denominator.", "Does a longer sentence have a longer vector?", POOL, "cls-gap-map"),
         Mistake("pool", "inverted", "The mask is inverted: the padding is averaged.", "Look at the mask.", "Which tokens are real?", POOL, None),
+        Mistake("layer", "exchanged", "Tokens and width are exchanged before they are flattened: the layer reads the first number of every token first.", "Look at the flattening.", "Which axis varies fastest?", ("flatten", "return"), "cls-gap-map"),
+        Mistake("residual", "none", "The residual connection around the feed-forward network is missing.", "Look at the additions.", "What is returned if the network returns 0?", ("return",), "cls-gap-map"),
+        *(m for m in SCALE_MISTAKES if m.value in ("none", "d_model", "multiplied")),
+        *(m for m in SOFTMAX_MISTAKES if m.value in ("queries", "none", "heads")),
         Mistake("pool", "batch count", "It is divided by the size of the batch, not by the number of tokens.", "Look at the denominator.", "Which axis is summed?", POOL, None),
     ),
-    conventions=(Convention("pool", "first", "the first token"), Convention("pool", "max", "the maximum"), Convention("pool", "last", "the last real token"), Convention("pool", "without the first", "the mean without the class token")),
+    conventions=(Convention("pool", "first", "the first token"), Convention("pool", "max", "the maximum"), Convention("pool", "last", "the last real token"), Convention("pool", "without the first", "the mean without the class token"), Convention("activation", "relu", "ReLU"), Convention("activation", "gelu tanh", "GELU by tanh")),
     readings=pool_readings, cases=pool_cases, expected=pool_expected, kinds=("function", "class", "instance"), strict=False, n_cases=3,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from headwork.checking import equations
 from headwork.checking.calling import Candidate
 from headwork.checking.layering import layer_wirings
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
-from headwork.checking.pointing import own_source
+from headwork.checking.pointing import is_whole, own_source
 from headwork.checking.subjects import activation, attention, multi_head
 from headwork.checking.subjects.blocks import USUAL_SIZES, Block, block_readings, cases
 
@@ -23,17 +23,17 @@ LAYER_MISTAKES = (
     Mistake("residual", "from the input", "The second residual is taken from the input of the layer: what attention added is lost.", "Look at what is added.", "Which x is it?", ("residual2",), "gradients-through-depth"),
     Mistake("norms", "one shared", "One norm is used twice: each sublayer has its own.", "Look at the norms.", "Which parameter gets no gradient?", ("norm2", "norm"), "layer-norm-of-a-token"),
     Mistake("norms", "no first", "The first norm is missing.", "Look at the norms.", "How many are there, and how many are used?", ("norm", "attend"), "layer-norm-of-a-token"),
-    Mistake("norms", "no second", "The second norm is missing.", "Look at the norms.", "How many are there, and how many are used?", ("norm2", "feed"), "layer-norm-of-a-token"),
+    Mistake("norms", "no second", "The second norm is missing.", "Look at the norms.", "How many are there, and how many are used?", ("feed", "norm2"), "layer-norm-of-a-token"),
     Mistake("norms", "none", "The norms are made, but not used.", "Look at the norms.", "Which parameter gets no gradient?", ("def",), "layer-norm-of-a-token"),
-    Mistake("norms", "post then pre", "The two sublayers have different orders: norm after the first, before the second.", "Look at the norms.", "Is it norm(x + f(x)) or x + f(norm(x))?", ("norm", "norm2"), "gradients-through-depth"),
-    Mistake("norms", "pre then post", "The two sublayers have different orders: norm before the first, after the second.", "Look at the norms.", "Is it norm(x + f(x)) or x + f(norm(x))?", ("norm", "norm2"), "gradients-through-depth"),
+    Mistake("norms", "post then pre", "The two sublayers have different orders: norm after the first, before the second.", "Look at the norms.", "Is it norm(x + f(x)) or x + f(norm(x))?", ("norm2", "norm"), "gradients-through-depth"),
+    Mistake("norms", "pre then post", "The two sublayers have different orders: norm before the first, after the second.", "Look at the norms.", "Is it norm(x + f(x)) or x + f(norm(x))?", ("norm2", "norm"), "gradients-through-depth"),
     Mistake("norms", "of the sublayer", "The norm is applied to the sublayer only, before the residual is added.", "Look at the order of norm and addition.", "Is it norm(x + f(x)) or x + norm(f(x))?", ("norm",), "gradients-through-depth"),
     Mistake("feed", "reads the input", "The feed-forward network reads the input of the layer, not what attention returned.", "Look at what the feed-forward network is given.", "Which x is it?", ("feed",), None),
     Mistake("feed", "not used", "The feed-forward network is made, but not used.", "Look at forward.", "Which parameter gets no gradient?", ("return",), None),
 )  # fmt: skip
 CROSS_MISTAKES = (
     Mistake("order", "cross first", "Cross-attention comes before self-attention.", "Look at the order.", "What should the decoder do first?", ("cross",), "which-mask-goes-where"),
-    Mistake("order", "cross not used", "Cross-attention is made, but not used: the decoder does not see the source.", "Look at forward.", "What changes with another source?", ("def",), "cross-attention-of-two-lengths"),
+    Mistake("order", "cross not used", "Cross-attention is made, but not used: the decoder does not see the source.", "Look at forward.", "What changes with another source?", ("cross made", "def"), "cross-attention-of-two-lengths"),
     Mistake("memory_mask", "not used", "The padding of the source is not hidden in cross-attention.", "Look at the masks.", "Which mask belongs to cross-attention?", ("cross",), "which-mask-goes-where"),
     Mistake("source", "queries from memory", "Cross-attention takes its queries from the memory, and keys and values from the target: it is the other way round.", "Look at cross-attention.", "Who asks, and who is asked?", ("cross",), "cross-attention-of-two-lengths"),
     Mistake("source", "values from x", "Cross-attention takes its values from the target, not from the memory.", "Look at cross-attention.", "Whose content should be averaged?", ("cross",), "cross-attention-of-two-lengths"),
@@ -113,7 +113,8 @@ def layer(
         return equations.multi_head(t, t, t, w["attention"], visible, own, n_heads, n_kv_heads=n_kv_heads)
 
     def look(t: Tensor) -> Tensor:
-        seen = None if how.get("memory_mask") == "not used" else memory_visible
+        seen = visible if how.get("source") == "memory unused" else memory_visible
+        seen = None if how.get("memory_mask") == "not used" else seen
         return equations.multi_head(t, memory, memory, w["cross"], seen, beside, n_heads)  # type: ignore[arg-type]
 
     start = x
@@ -137,7 +138,7 @@ def layer(
 
 def unlikely(candidate: Candidate) -> set[tuple[str, object]]:
     """Conventions that the source does not hold: an activation that is not named, say."""
-    if not candidate.source:
+    if not candidate.source or not is_whole(candidate.source):
         return set()
     own = own_source(candidate.source, candidate.name).lower()
     signs = {"relu": "relu", "gelu": "gelu", "gelu tanh": "tanh", "silu": r"silu|swish"}

@@ -44,7 +44,7 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
 def may(candidate: Candidate) -> set[str]:
     """Targets may have been shifted before, unless a name says that they are the ids that were read."""
     names = {p["name"].lower() for p in candidate.parameters}
-    read = bool(names & {"ids", "input_ids", "tokens", "x", "idx"}) or "shift" in candidate.name.lower()
+    read = bool(names & {"ids", "input_ids", "token_ids", "tokens", "x", "idx"}) or "shift" in candidate.name.lower()
     return set() if read else {"shift"}
 
 

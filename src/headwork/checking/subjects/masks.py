@@ -85,7 +85,7 @@ def causal_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tenso
     }[how.get("causal")]  # type: ignore[index]
 
 
-TRI = ("causal", "positions", "return")
+TRI = ("triangle", "causal", "positions", "return")
 CLAIM = "causal-mask-leaks-nothing"
 CAUSAL = Subject(
     name="causal mask",
@@ -149,7 +149,7 @@ def padding_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tens
     return seen[:, None].double().expand(case["shape"]).contiguous()
 
 
-END = ("positions", "mask", "return")
+END = ("comparison", "positions", "mask", "return")
 PADDING = Subject(
     name="padding mask",
     title="a padding mask",
@@ -200,7 +200,7 @@ def window_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tenso
     return seen.double()
 
 
-EDGE = ("distance", "causal", "return")
+EDGE = ("comparison", "triangle", "return")
 WINDOW = Subject(
     name="window mask",
     title="a window mask",

@@ -38,17 +38,17 @@ MODEL_SIZES = {
     "pad": PAD,
 }
 MODEL_MISTAKES = (
-    Mistake("positions", "not used", "The positions are made, but not added: the model does not know the order of its tokens.", "Look at the embedding.", "What tells two tokens apart?", ("add_positions", "embed"), "order-needs-positions"),
+    Mistake("positions", "not used", "The positions are made, but not added: the model does not know the order of its tokens.", "Look at the embedding.", "What tells two tokens apart?", ("add_positions in a call", "embed", "embedded"), "order-needs-positions"),
     Mistake("positions", "from one", "Positions start at 1: row 0 of the table is never used.", "Look at the positions.", "Which row does the first token get?", ("positions", "add_positions"), None),
     Mistake("positions", "same", "Every token gets the same position.", "Look at the positions.", "What tells two tokens apart?", ("positions", "add_positions"), "order-needs-positions"),
     Mistake("positions", "batch", "Positions are counted along the batch: every token of a sentence gets the same one.", "Look at the axis of the positions.", "Which axis is the token's?", ("add_positions", "positions"), "order-needs-positions"),
     Mistake("embedding", "scaled late", "The positions are multiplied by sqrt(d) too: only the embedding should be.", "Look at the scale.", "What is scaled, and what added?", ("scale", "embed"), None),
-    Mistake("stack", "first only", "Every layer uses the weights of the first: the others are never used.", "Look at the loop over the layers.", "Which parameters get no gradient?", ("layers",), None),
-    Mistake("stack", "last only", "Only the last layer acts: each one reads the embedding, not the layer before.", "Look at the loop over the layers.", "What does layer 1 read?", ("layers",), "gradients-through-depth"),
+    Mistake("stack", "first only", "Every layer uses the weights of the first: the others are never used.", "Look at the loop over the layers.", "Which parameters get no gradient?", ("one layer", "in the loop", "layers"), None),
+    Mistake("stack", "last only", "Only the last layer acts: each one reads the embedding, not the layer before.", "Look at the loop over the layers.", "What does layer 1 read?", ("one layer", "in the loop", "layers"), "gradients-through-depth"),
     Mistake("stack", "one missing", "The last layer is not used.", "Look at the loop over the layers.", "How often does it run?", ("layers",), None),
     Mistake("stack", "none", "The layers are not used.", "Look at forward.", "Which parameters get no gradient?", ("layers", "return"), None),
     Mistake("final_norm", "not used", "The last norm is made, but not used.", "Look at the end of forward.", "Which parameter gets no gradient?", ("head", "return"), None),
-    Mistake("head", "softmax", "The model returns probabilities: a loss such as cross_entropy wants logits, and takes the softmax again.", "Look at the last line.", "What does the loss do with it?", ("softmax", "return"), "softmax-saturates"),
+    Mistake("head", "softmax", "The model returns probabilities: a loss such as cross_entropy wants logits, and takes the softmax again.", "Look at the last line.", "What does the loss do with it?", ("last softmax", "return"), "softmax-saturates"),
 )  # fmt: skip
 POOL_MISTAKES = (
     Mistake("pool", "sum", "The tokens are added, and not averaged.", "Look at the pooling.", "Does a longer sentence have a longer vector?", ("pool",), "cls-gap-map"),
@@ -118,6 +118,8 @@ def run_stack(
 
 
 def finish(x: Tensor, w: Weights, how: How) -> Tensor:
+    if w["final"] is None and how.get("final_norm"):
+        raise ValueError("there is no last norm")
     if w["final"] is not None and how.get("final_norm") != "not used":
         own = w["final"]
         x = equations.norm(
@@ -131,8 +133,6 @@ def finish(x: Tensor, w: Weights, how: How) -> Tensor:
             "norm",
             {k: v for k, v in how.items() if k == "form"},
         )
-    elif how.get("final_norm"):
-        raise ValueError("there is no last norm")
     return x
 
 
@@ -477,11 +477,11 @@ ENCODER_DECODER = Subject(
     name="encoder-decoder model", title="an encoder-decoder", pattern=r".*(transformer|seq_?2_?_?seq|encoder_?decoder|translator).*",
     mistakes=(
         *MODEL_MISTAKES,
-        Mistake("causal", "missing", "The decoder sees the future: no causal mask is applied to the target.", "Look at the masks.", "What does the first target position see?", ("causal", "mask"), "causal-mask-leaks-nothing"),
-        Mistake("causal", "one ahead", "One future token of the target gets through: the diagonal is off by one.", "Look at the diagonal.", "What does the first token see?", ("causal", "mask"), "causal-mask-leaks-nothing"),
-        Mistake("source_padding", "not hidden", "The padding of the source is not hidden.", "Look at the masks.", "Does a longer padding change the result?", ("mask",), "which-mask-goes-where"),
-        Mistake("source_padding", "not hidden in cross-attention", "The padding of the source is not hidden in cross-attention.", "Look at the masks.", "Which mask belongs to cross-attention?", ("cross", "mask"), "which-mask-goes-where"),
-        Mistake("source_padding", "not hidden in the encoder", "The padding of the source is not hidden in the encoder.", "Look at the masks.", "Does a longer padding change the result?", ("mask",), "which-mask-goes-where"),
+        Mistake("causal", "missing", "The decoder sees the future: no causal mask is applied to the target.", "Look at the masks.", "What does the first target position see?", ("decoder call", "mask"), "causal-mask-leaks-nothing"),
+        Mistake("causal", "one ahead", "One future token of the target gets through: the diagonal is off by one.", "Look at the diagonal.", "What does the first token see?", ("triangle", "causal", "mask"), "causal-mask-leaks-nothing"),
+        Mistake("source_padding", "not hidden", "The padding of the source is not hidden.", "Look at the masks.", "Does a longer padding change the result?", ("source mask", "mask"), "which-mask-goes-where"),
+        Mistake("source_padding", "not hidden in cross-attention", "The padding of the source is not hidden in cross-attention.", "Look at the masks.", "Which mask belongs to cross-attention?", ("decoder call", "cross", "mask"), "which-mask-goes-where"),
+        Mistake("source_padding", "not hidden in the encoder", "The padding of the source is not hidden in the encoder.", "Look at the masks.", "Does a longer padding change the result?", ("source mask", "mask"), "which-mask-goes-where"),
         *layers.CROSS_MISTAKES, *(m for m in PARTS if m.option != "causal"),
     ),
     conventions=CONVENTIONS, readings=pair_readings, cases=pair_case, expected=pair_expected, kinds=("class", "instance"), strict=False, n_cases=2,

@@ -11,11 +11,12 @@ from headwork.checking.subjects import attention
 from headwork.checking.subjects.blocks import ROLE_SETS, Block, block_readings, cases
 from headwork.checking.wiring import attention_wirings
 
-SPLIT = ("split", "qkv")
+SPLIT = ("bare split", "split", "qkv")
 HEAD_MISTAKES = (
     Mistake("split", "view", "The heads are split by a view without a transpose: each head gets a piece of the tokens instead of a piece of the width.", "Look at how the heads are split.", "Which axis varies fastest in memory, and which one do you want apart?", SPLIT, "splitting-or-projecting"),
     Mistake("split", "heads as tokens", "Attention runs between the heads of one token, not between tokens: the head axis was not moved before the product.", "Look at the axes of the product of queries and keys.", "What is the shape of the scores?", ("scores", "split"), "multi-head-shapes"),
-    Mistake("join", "view", "The heads are joined without a transpose back: tokens and heads are mixed.", "Look at how the heads are joined.", "Which axis varies fastest in memory before the view?", ("join",), "multi-head-shapes"),
+    Mistake("split", "joined otherwise", "The heads are split in another order than they are joined: the head varies fastest in the split, and slowest in the join.", "Look at how the heads are split and joined.", "Which axis varies fastest in each?", ("axes", "join"), "multi-head-shapes"),
+    Mistake("join", "view", "The heads are joined without a transpose back: tokens and heads are mixed.", "Look at how the heads are joined.", "Which axis varies fastest in memory before the view?", ("bare join", "join"), "multi-head-shapes"),
     Mistake("join", "mean", "The heads are averaged instead of concatenated.", "Look at how the heads are joined.", "How wide is the result before the output projection?", ("mean", "join"), "heads-add-up"),
     Mistake("join", "sum", "The heads are added instead of concatenated.", "Look at how the heads are joined.", "How wide is the result before the output projection?", ("mean", "join"), "heads-add-up"),
     Mistake("join", "interleaved", "The heads are joined in another order than they were split: the width of a head varies slowest.", "Look at how the heads are joined.", "Which axis should vary fastest?", ("join",), "multi-head-shapes"),
@@ -42,7 +43,7 @@ ROTARY_MISTAKES = (
 # A different first and last size for heads and their width is needed to tell n_heads from d; the library's own
 # parameters-of-attention has the counts.
 CONVENTIONS = (
-    Convention("causal", "past", "hides the future by itself"),
+    *attention.CAUSAL_CONVENTIONS,
     Convention("split", "interleaved", "heads interleaved in the width"),
     Convention("wrapped", "added", "adds its input to the output"),
     Convention("wrapped", "added and normalised", "adds its input and normalises"),
@@ -52,7 +53,9 @@ CONVENTIONS = (
 
 
 def wire(block: Block) -> list[Weights]:
-    return attention_wirings(block.parameters, block.n_heads) if block.parameters else []
+    if not block.parameters:
+        return [{}] if block.candidate is not None else []
+    return attention_wirings(block.parameters, block.n_heads)
 
 
 def readings(candidate: Candidate) -> Iterator[Reading]:
@@ -68,6 +71,8 @@ def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
     if how.get("output") in ("not used", "twice") and "o.weight" not in w:
         raise ValueError("there is no output projection")
     facts = reading.facts
+    if how.get("scale") == "d_value" or (how.get("scale") == "n_heads" and facts["n_heads"] == 1):
+        raise ValueError("values are as wide as keys, and the root of one head is 1")
     how = {**how, "blind": "anything"}
     return equations.multi_head(
         x, keys, values, w, case.get("visible"), how, facts["n_heads"], n_kv_heads=facts["n_kv_heads"]
@@ -92,7 +97,8 @@ SUBJECT = Subject(
     readings=readings,
     cases=cases,
     expected=expected,
-    kinds=("class", "instance"),
+    kinds=("function", "class", "instance"),
     strict=False,
     n_cases=4,
+    reads=attention.aligned_only_if_causal,
 )

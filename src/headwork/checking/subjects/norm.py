@@ -11,6 +11,7 @@ from headwork.checking import equations
 from headwork.checking.calling import Candidate, pick, role_of
 from headwork.checking.names import SIZE_NAMES
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
+from headwork.checking.subjects.blocks import flat
 from headwork.checking.subjects.simple import Target, ways, works
 from headwork.checking.wiring import norms
 
@@ -27,7 +28,7 @@ SHARED = (
     Mistake("form", "no eps", "eps is missing: a constant token divides by zero.", "Look at the denominator.", "What if all numbers of a token are equal?", ("root", "variance"), "length-after-layer-norm"),
     Mistake("form", "no root", "It divides by the variance, not by its root.", "Look at the denominator.", "What is the unit of a variance?", ("eps", "variance", "return"), "length-after-layer-norm"),
     Mistake("form", "eps squared", "eps is squared.", "Look at eps.", "How large is it in the denominator?", ("eps",), None),
-    Mistake("form", "sum", "It divides by the root of the sum of squares, where the mean is meant: the result has length 1, not sqrt(d).", "Look at the denominator.", "How long is a normalised token?", ("mean", "variance"), "length-after-layer-norm"),
+    Mistake("form", "sum", "It divides by the root of the sum of squares, where the mean is meant: the result has length 1, not sqrt(d).", "Look at the denominator.", "How long is a normalised token?", ("sum", "mean", "variance"), "length-after-layer-norm"),
     Mistake("gain", "not used", "The gain is there but not used.", "Look at the last line.", "Which parameter gets no gradient?", ("return",), None),
     Mistake("gain", "divided", "It divides by the gain instead of multiplying with it.", "Look at the gain.", "What does a gain of 2 do?", ("affine", "return"), None),
 )  # fmt: skip
@@ -36,7 +37,7 @@ LAYER_MISTAKES = (
     Mistake("form", "unbiased", "The variance is the unbiased one (divided by d - 1): LayerNorm divides by d (torch.var has unbiased=True by default).", "Look at the variance.", "Is it divided by d or by d - 1?", ("variance",), "layer-norm-of-a-token"),
     Mistake("form", "no eps, unbiased", "The deviation is the unbiased one (divided by d - 1), and eps is missing.", "Look at the variance.", "Is it divided by d or by d - 1?", ("variance",), "layer-norm-of-a-token"),
     Mistake("form", "no root, unbiased", "It divides by the unbiased variance, not by the root of the biased one.", "Look at the denominator.", "What is the unit of a variance?", ("variance",), "length-after-layer-norm"),
-    Mistake("form", "not centred", "The mean is not subtracted from the numerator.", "Look at the numerator.", "What is the mean of a normalised token?", ("return", "variance"), "layer-norm-of-a-token"),
+    Mistake("form", "not centred", "The mean is not subtracted from the numerator.", "Look at the numerator.", "What is the mean of a normalised token?", ("denominator", "return", "variance"), "layer-norm-of-a-token"),
     Mistake("form", "mean square", "The denominator is the root of the mean square of x itself: the mean must be subtracted there too.", "Look at the variance.", "Is it the variance that you compute?", ("variance",), "layer-norm-of-a-token"),
     Mistake("offset", "not used", "The offset is there but not used.", "Look at the last line.", "Which parameter gets no gradient?", ("return",), None),
     Mistake("offset", "subtracted", "The offset is subtracted, and should be added.", "Look at the offset.", "What is its sign?", ("affine", "return"), None),
@@ -47,8 +48,8 @@ RMS_MISTAKES = (
     *SHARED,
     Mistake("form", "centred", "The mean is subtracted: that is LayerNorm; RMSNorm leaves the mean.", "Look at the numerator.", "Does RMSNorm know the mean?", ("mean", "variance"), "layer-norm-of-a-token"),
     Mistake("form", "variance", "It divides by the standard deviation: RMSNorm divides by the root of the mean square, without subtracting the mean.", "Look at the denominator.", "Is it var or the mean of x squared?", ("variance",), "layer-norm-of-a-token"),
-    Mistake("form", "mean of sizes", "It divides by the mean of the absolute values, not by the root of the mean square.", "Look at the denominator.", "What does RMS stand for?", ("mean",), None),
-    Mistake("form", "multiplied", "It multiplies by the root of the mean square instead of dividing by it.", "Look at the last product.", "Is it sqrt or rsqrt?", ("root",), None),
+    Mistake("form", "mean of sizes", "It divides by the mean of the absolute values, not by the root of the mean square.", "Look at the denominator.", "What does RMS stand for?", ("absolute", "mean"), None),
+    Mistake("form", "multiplied", "It multiplies by the root of the mean square instead of dividing by it.", "Look at the last product.", "Is it sqrt or rsqrt?", ("multiplied", "root"), None),
 )  # fmt: skip
 
 
@@ -84,7 +85,9 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
 
 
 def wirings(target: Target, taken: set[str]) -> Iterator[Weights]:
-    given = "eps" in taken or any(role_of(n, ("eps",), SIZE_NAMES) for n in target.passed)
+    given = "eps" in taken or any(role_of(n, ("eps",), SIZE_NAMES) for n in flat(target.passed))
+    numbers = target.made.facts["numbers"] if target.made is not None else {}
+    kept = [v for n, v in numbers.items() if role_of(n, ("eps",), SIZE_NAMES) and isinstance(v, float)]
     own = [w for _, w in norms(target.parameters)]
     vectors = [t for t in target.parameters.values() if t.ndim >= 1]
     options: list[Weights] = own or [{}]
@@ -95,7 +98,7 @@ def wirings(target: Target, taken: set[str]) -> Iterator[Weights]:
     for w in options:
         if len(w) == 2 and set(w) == {"weight", "bias"}:
             pass
-        for eps in (GIVEN_EPS, *EPS) if given else EPS:
+        for eps in kept or dict.fromkeys((*((GIVEN_EPS,) if given else ()), *EPS)):
             yield {**w, "eps": eps}
 
 

@@ -129,7 +129,7 @@ SINUSOID = Subject(
         Mistake("exponent", "no minus", "The frequencies grow with i, and should fall.", "Look at the sign of the exponent.", "What is the frequency of the last pair?", BASE, None),
         Mistake("exponent", "no d", "The exponent is not divided by d.", "Look at the exponent.", "What is the frequency of the last pair?", BASE, None),
         Mistake("order", "cosine first", "Sine and cosine are exchanged: even columns are sines.", "Look at position 0.", "What should row 0 be?", ("cos", "sin"), "order-needs-positions"),
-        Mistake("order", "sines only", "Both columns of a pair are sines: the odd ones should be cosines.", "Look at position 0.", "What should row 0 be?", ("sin",), "order-needs-positions"),
+        Mistake("order", "sines only", "Both columns of a pair are sines: the odd ones should be cosines.", "Look at position 0.", "What should row 0 be?", ("last sin",), "order-needs-positions"),
         Mistake("positions", "one", "Positions start at 1, and should start at 0.", "Look at row 0.", "What should row 0 be?", ("positions",), None),
         Mistake("base", "1000", "The base is 1000, and should be 10000.", "Look at the constants.", "How long is the slowest wave?", BASE, None),
         Mistake("base", "100", "The base is 100, and should be 10000.", "Look at the constants.", "How long is the slowest wave?", BASE, None),
@@ -281,7 +281,7 @@ def rotary_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tenso
     return equations.rotary(case["x"], case["positions"], how)
 
 
-TURN = ("sin", "cat")
+TURN = ("turn", "sin", "cat")
 ROTARY = Subject(
     name="rotary positions",
     title="rotary positions",
@@ -295,7 +295,7 @@ ROTARY = Subject(
         Mistake("base", "100", "The base is 100, and should be 10000.", "Look at the constants.", "What is the frequency of the last pair?", BASE, None),
         Mistake("turn", "sign", "It is not a rotation: one of the two sines needs a minus.", "Look at the signs.", "Does it keep the length of a vector?", TURN, "relative-codes-ignore-shifts"),
         Mistake("turn", "mixed", "Halves and pairs are mixed: the angles are laid out for one, and the partners are those of the other.", "Look at which numbers form a pair.", "Do both numbers of a pair get the same angle?", TURN, "relative-codes-ignore-shifts"),
-        Mistake("turn", "exchanged", "Sine and cosine are exchanged: position 0 should change nothing.", "Look at position 0.", "What is the rotation by 0?", TURN, None),
+        Mistake("turn", "exchanged", "Sine and cosine are exchanged: position 0 should change nothing.", "Look at position 0.", "What is the rotation by 0?", ("sin", "turn"), None),
         Mistake("turn", "cosine only", "The sine terms are missing.", "Look at the rotation.", "How many terms has a rotated coordinate?", TURN, None),
         Mistake("turn", "no positions", "Every position is turned by the same angle.", "Look at the positions.", "What tells two tokens apart?", ("positions",), "order-needs-positions"),
         Mistake("axis", "heads", "The position is counted along the heads, not along the tokens.", "Look at the axes of the angles.", "Which axis is the token's?", ("positions", "slices"), None),
@@ -472,9 +472,9 @@ RELATIVE = Subject(
         Mistake("clip", "one side", "The distance is limited on one side only.", "Look at far tokens.", "What about the past?", CLIP, None),
         Mistake("clip", "off by one", "The limit is one too small.", "Look at the limit.", "Which distances are inside?", CLIP, None),
         Mistake("clip", "wrapped", "Far distances wrap around, and should stay at the limit.", "Look at far tokens.", "Is it a remainder or a limit?", CLIP, None),
-        Mistake("rows", "absolute", "The sign is lost: left and right get the same code.", "Look at the distance.", "Are -1 and 1 the same?", ("distance",), "relative-scores-know-the-shift"),
-        Mistake("rows", "key only", "It is the position of the key, not a distance.", "Look at the rows.", "Does it change from query to query?", ("distance",), "relative-scores-know-the-shift"),
-        Mistake("rows", "sum", "Positions are added, and should be subtracted.", "Look at the diagonal.", "What is the distance of a token to itself?", ("distance",), "relative-scores-know-the-shift"),
+        Mistake("rows", "absolute", "The sign is lost: left and right get the same code.", "Look at the distance.", "Are -1 and 1 the same?", ("absolute", "difference"), "relative-scores-know-the-shift"),
+        Mistake("rows", "key only", "It is the position of the key, not a distance.", "Look at the rows.", "Does it change from query to query?", ("difference", "distance"), "relative-scores-know-the-shift"),
+        Mistake("rows", "sum", "Positions are added, and should be subtracted.", "Look at the diagonal.", "What is the distance of a token to itself?", ("difference", "distance"), "relative-scores-know-the-shift"),
     ),
     conventions=(Convention("sign", "query - key", "query - key"), Convention("from", "zero", "counted from 0")),
     readings=relative_readings, cases=relative_cases, expected=relative_expected, kinds=ALL, strict=False, n_cases=3,
