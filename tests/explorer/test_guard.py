@@ -150,10 +150,23 @@ ODD: dict[str, tuple[str, str]] = {
 def test_a_stranger_gets_nothing(server: Server, name: str) -> None:
     said = {"port": server.guard.port, "token": server.guard.token, "half": server.guard.token[:20]}
     changed = {key: value and value.format(**said) for key, value in FOREIGN[name].items()}
-    found = exchange(server, request(server, **changed))
-    assert SECRET.encode() not in found
-    assert not found or b" 200 " not in found.splitlines()[0]
-    assert found.partition(b"\r\n\r\n")[2] == b""
+    ways = [changed]
+    if host := changed.get("Host"):  # a page of that name, and a program that says nothing of a page
+        ways = [changed | {"Origin": f"http://{host}"}, changed | {"Origin": None, "Sec_Fetch_Site": None}]
+    for way in ways:
+        found = exchange(server, request(server, **way))
+        assert SECRET.encode() not in found
+        assert not found or b" 200 " not in found.splitlines()[0]
+        assert found.partition(b"\r\n\r\n")[2] == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("a large body", 413), ("no length", 411), ("without the token", 401), ("plain text, which needs no leave", 415)],
+)
+def test_a_refusal_comes_before_the_body_is_read(server: Server, name: str, status: int) -> None:
+    found = exchange(server, request(server, **FOREIGN[name]))
+    assert f" {status} ".encode() in found.splitlines()[0]
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -160,6 +160,9 @@ class Answering:
                 "n_parameters": sum(p.numel() for p in subject.model.parameters()),
                 "against": self.subjects[1].name if len(self.subjects) > 1 else None,
                 "n_models": len(self.subjects),
+                "alike": all(
+                    each.attention == subject.attention and each.grid == subject.grid for each in self.subjects
+                ),
                 "precision": "float32",
             }
         )
@@ -168,8 +171,10 @@ class Answering:
         """The questions that have an answer for this model."""
         subject = self.subjects[0]
         found = ["Describe", "Read", "Cost", "Tensor"]
-        found += ["Map", "Effects"] if subject.attention else []
-        found += ["Lens"] if subject.lens_layers and subject.description.output != "hidden state" else []
+        answers = subject.description.output != "hidden state"
+        found += ["Map"] if subject.attention else []
+        found += ["Effects"] if subject.attention and answers else []
+        found += ["Lens"] if subject.lens_layers and answers else []
         found += ["Continue"] if subject.description.output == "next token" else []
         found += ["Convolution", "Save"] if subject.gaussian else []
         found += ["Examples"] if subject.data is not None else []

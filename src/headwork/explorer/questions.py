@@ -31,7 +31,8 @@ Describe      `name`, `input` ("text", "text pair", "image"), `output` ("class",
               are the numbers of the sequences that its map goes between), `layers` (names, those of the lens),
               `gaussian` [{attention, centre: [[row, column]], alpha: [], grid}] (isotropic or not: alpha is the
               geometric mean), `can` (the questions that are answered), `checkpoints` [{name, step}], `n_examples`,
-              `start` (an Input), `n_parameters`, `against` (the name of the second model, or null), `n_models`.
+              `start` (an Input), `n_parameters`, `against` (the name of the second model, or null), `n_models`,
+              `alike` (whether both have the same attention, so that the page can change over to the second).
 Read          `sequences` [{name: "tokens" | "source" | "target" | "patches", strings, ids}], `n_unknown`, `seconds`,
               `translation` (text; of a translator), `answer` {kind, position, top: [{id, name, logit, probability}]}
               (up to 64, best first); arrays `logits` float32 [output] of that position, `pixels` float32 [channel row

@@ -84,7 +84,7 @@ function startValues(described, address) {
     hover: null,
     ...kept,
   };
-  const fits = (a) => values.focus && values.focus[0] < described.attention.length && values.focus[1] < described.attention[values.focus[0]].n_heads;
+  const fits = () => values.focus && values.focus[0] < described.attention.length && values.focus[1] < described.attention[values.focus[0]].n_heads;
   if (values.focus && !fits()) values.focus = described.attention.length ? [0, 0] : null;
   return values;
 }
@@ -117,7 +117,7 @@ function topBar({ described, store }, note) {
   ].filter(Boolean);
   const theme = h("button", { type: "button", class: "tool", onclick: () => store.set({ theme: { light: "dark", dark: "light" }[store.get("theme")] ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "light" : "dark") }) }, "light / dark");
   const models =
-    described.n_models > 1
+    described.n_models > 1 && described.alike
       ? h("label", {}, "Model ", h("select", { onchange: (e) => store.set({ model: Number(e.target.value) }) }, h("option", { value: "0" }, described.name), h("option", { value: "1" }, described.against)))
       : null;
   return h(

@@ -40,7 +40,7 @@ class Setup(Experiment):
     """Random images and kernels of several sizes; hard heads, and softer ones that approach them."""
 
     kernels: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
-    n_images: int = 12
+    n_images: int = 36
     image: int = 24
     channels: int = 2
     n_out: int = 3
