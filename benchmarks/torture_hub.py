@@ -30,6 +30,7 @@ def try_chunk(target: Target, seeds: range, output: Path, canary: Path) -> dict[
     def work() -> int:
         torch.set_num_threads(1)
         warnings.simplefilter("ignore")
+        gc.freeze()  # what is there already is not looked through again after each file
         whole = target.path.read_bytes()
         with output.open("a") as said:
             for seed in seeds:

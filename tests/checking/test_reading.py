@@ -180,3 +180,10 @@ def test_the_smallest_case_shows_numbers_that_differ(check):
     (report,) = check(HEADER + program)
     assert report.case is not None
     assert report.case[1] != report.case[2]
+
+
+@pytest.mark.slow
+def test_an_output_called_projection_beside_a_fused_one(check):
+    program = "class MultiHeadAttention(nn.Module):\n    def __init__(self, emb_size, num_heads):\n        super().__init__()\n        self.h = num_heads\n        self.qkv = nn.Linear(emb_size, emb_size * 3)\n        self.projection = nn.Linear(emb_size, emb_size)\n\n    def forward(self, x):\n        b, n, d = x.shape\n        q, k, v = self.qkv(x).view(b, n, self.h, d // self.h, 3).permute(4, 0, 2, 1, 3)\n        w = (q @ k.mT).softmax(-1) / d ** 0.5\n        return self.projection((w @ v).transpose(1, 2).reshape(b, n, d))\n"
+    (report,) = check(HEADER + program)
+    assert [f.name for f in report.findings] == ["scale: after, d_model"], report

@@ -280,10 +280,9 @@ def _constructor_values(
 ) -> Iterator[tuple[list[Any], dict[str, Any], tuple[str, ...]]]:
     kwargs: dict[str, Any] = {}
     unknown: list[str] = []
-    roles = sorted((r for r in sizes if r in SIZE_NAMES), key=lambda r: r != "n_channels")  # channels of an image first
     for p in parameters:
         name = p["name"]
-        role = role_of(name, roles, SIZE_NAMES)
+        role = role_of(name, size_roles(sizes), SIZE_NAMES)
         if _is_config(p):
             config = make_config(candidate, p, sizes)
             if config is not None:
@@ -331,6 +330,11 @@ def _constructor_values(
         yield [], {**kwargs, **{n: sizes[r] for n, r in zip(unknown, order, strict=True)}}, order
 
 
+def size_roles(sizes: Mapping[str, Any]) -> list[str]:
+    """The sizes that are known, in the order in which a name is tried for them: channels are an image's where there is one."""
+    return sorted((r for r in sizes if r in SIZE_NAMES), key=lambda r: r != "n_channels")
+
+
 def _is_config(p: Mapping[str, Any]) -> bool:
     return bool(
         re.fullmatch(
@@ -358,7 +362,7 @@ def make_config(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, 
         fields = {f["name"]: f for f in annotated["init"] or []}
         read |= set(fields)
     for key in read:
-        role = role_of(key, [r for r in sizes if r in SIZE_NAMES], SIZE_NAMES)
+        role = role_of(key, size_roles(sizes), SIZE_NAMES)
         if role is not None and sizes[role] is not None:
             values[key] = sizes[role]
         elif key in fields and fields[key]["optional"]:

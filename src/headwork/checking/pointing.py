@@ -175,16 +175,21 @@ def own_source(source: str, name: str) -> str:
     return "\n".join(_code(lines[n - 1]) for _, numbers in _parts(source, name)[:-1] for n in numbers) or source
 
 
-def is_whole(source: str) -> bool:
-    """Whether a program uses no part of another file."""
-    known = r"(torch|math|numpy|einops|typing|dataclasses|functools|collections|copy|abc|enum|os|sys|time|random|__future__|itertools|re|json|jaxtyping|torchvision|matplotlib|tqdm)\b"
+def is_whole(source: str, name: str) -> bool:
+    """Whether a function or class uses no part of another file."""
+    known = r"(torch|math|numpy|einops|typing|dataclasses|functools|collections|copy|abc|enum|os|sys|time|random|__future__|itertools|re|json|jaxtyping)\b"
     try:
         tree = ast.parse(source)
     except SyntaxError:
         return False
-    return not any(
-        isinstance(n, ast.ImportFrom) and (n.level > 0 or not re.match(known, n.module or "")) for n in ast.walk(tree)
-    )
+    foreign = {
+        alias.asname or alias.name
+        for n in ast.walk(tree)
+        if isinstance(n, ast.ImportFrom) and (n.level > 0 or not re.match(known, n.module or ""))
+        for alias in n.names
+    }
+    own = own_source(source, name)
+    return not any(each == "*" or re.search(rf"\b{re.escape(each)}\b", own) for each in foreign)
 
 
 def _code(line: str) -> str:

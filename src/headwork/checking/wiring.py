@@ -147,6 +147,10 @@ def _attention_wirings(found: dict[str, dict[str, Tensor]], n_heads: int, flip: 
         parts.setdefault(part_of(path) or "?", []).append(path)
     matrices = {path: _oriented(own, flip) for path, own in found.items()}
     biases = {path: own.get("bias") for path, own in found.items()}
+    fused = [path for path in parts.get("qkv", []) if matrices[path].shape[0] != matrices[path].shape[1]]
+    if fused and len(fused) < len(parts["qkv"]):  # `projection` beside `qkv` is the one of the output
+        parts.setdefault("o", []).extend(path for path in parts["qkv"] if path not in fused)
+        parts["qkv"] = fused
     if "qkv" not in parts and "q" not in parts:
         fused = [p for p, m in matrices.items() if m.shape[0] == 3 * m.shape[1] and m.shape[1] > 1]
         if len(fused) == 1:

@@ -158,7 +158,7 @@ def describe(
 
 def may_be(candidate: Candidate) -> set[str] | None:
     """Which conventions the source can hold at all; without a source, any."""
-    if not candidate.source or not is_whole(candidate.source):
+    if not candidate.source or not is_whole(candidate.source, candidate.name):
         return None
     own = own_source(candidate.source, candidate.name)
     signs = {

@@ -138,7 +138,7 @@ def layer(
 
 def unlikely(candidate: Candidate) -> set[tuple[str, object]]:
     """Conventions that the source does not hold: an activation that is not named, say."""
-    if not candidate.source or not is_whole(candidate.source):
+    if not candidate.source or not is_whole(candidate.source, candidate.name):
         return set()
     own = own_source(candidate.source, candidate.name).lower()
     signs = {"relu": "relu", "gelu": "gelu", "gelu tanh": "tanh", "silu": r"silu|swish"}
