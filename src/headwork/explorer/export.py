@@ -39,7 +39,7 @@ def export_page(answering: Answering, path: Path, *, living: bool = True) -> str
 
 
 def recorded_page(answering: Answering) -> tuple[str, int]:
-    """The page with the answers in it, and how many had no room."""
+    """The page with the answers in it, and how many were left out."""
     answers: list[list[Any]] = []
     n_bytes, n_left = 0, 0
     for question in worth_asking(answering):

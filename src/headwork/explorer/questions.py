@@ -171,7 +171,7 @@ class Continue:
 
 @dataclass(frozen=True)
 class Cost:
-    """The ledger of a forward pass."""
+    """The trace of a forward pass."""
 
     about: About
 

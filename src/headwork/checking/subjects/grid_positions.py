@@ -13,7 +13,7 @@ from headwork.checking.runner import ProgramError
 from headwork.checking.subjects.simple import works
 
 ROWS, COLUMNS, D = 4, 5, 12
-SIZES = {"grid": (ROWS, COLUMNS), "rows": ROWS, "columns": COLUMNS, "d_model": D, "n_tokens": ROWS * COLUMNS}
+ARGUMENTS = {"grid": (ROWS, COLUMNS), "rows": ROWS, "columns": COLUMNS, "d_model": D, "n_tokens": ROWS * COLUMNS}
 
 
 def cases(reading: Reading, number: int) -> Case:
@@ -25,7 +25,7 @@ def cases(reading: Reading, number: int) -> Case:
 def readings(candidate: Candidate) -> Iterator[Reading]:
     targets: list[tuple[str | int, dict[str, Tensor]]] = [(candidate.name, {})]
     if candidate.kind != "function":
-        targets = [(made.id, made.parameters() if made.shapes else {}) for made, _ in make(candidate, SIZES)]
+        targets = [(made.id, made.parameters() if made.shapes else {}) for made, _ in make(candidate, ARGUMENTS)]
     role_sets: tuple[tuple[str, ...], ...] = (("x",), ("rows", "columns", "d"), ("grid", "d"), ())
     for target, parameters in targets:
         tables = [t.reshape(ROWS, COLUMNS, D) for t in parameters.values() if t.numel() == ROWS * COLUMNS * D]

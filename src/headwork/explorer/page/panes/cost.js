@@ -1,4 +1,4 @@
-// The ledger: every tensor with its shape, and where the FLOPs and bytes go.
+// The trace: every tensor with its shape, and where the FLOPs and bytes go.
 import { bars } from "../bars.js";
 import { h, put, short } from "../dom.js";
 import { Heatmap } from "../heatmap.js";
