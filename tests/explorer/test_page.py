@@ -118,7 +118,7 @@ def test_the_numbers_of_a_text_are_those_that_passed(site: Site) -> None:
     page.locator("textarea").fill("the cat")
     settled(page, "the cat")
     page.locator(".head-map").nth(3).click()
-    page.wait_for_function("() => document.querySelector('.focus-name').textContent.startsWith('layer 2, head 2')")
+    page.wait_for_function("() => document.querySelector('.focus-name').textContent.startsWith('layer 1, head 1')")
     columns, rows, found = numbers_of(page, "map")
     assert "".join(rows) == "".join(columns) == "the␣cat"
     model = text_model().eval()
@@ -436,7 +436,7 @@ def test_a_recorded_page_works_from_disk(site: Site, tmp_path: Path) -> None:
     page.goto((tmp_path / "page.html").as_uri())
     page.locator(".verdict").wait_for()
     page.locator(".head-map").nth(3).click()
-    page.wait_for_function("() => document.querySelector('.focus-name').textContent.startsWith('layer 2, head 2')")
+    page.wait_for_function("() => document.querySelector('.focus-name').textContent.startsWith('layer 1, head 1')")
     page.locator("summary", has_text="All patches").click()
     _, _, found = numbers_of(page, "map")
     subject = answering.subjects[0]

@@ -199,7 +199,7 @@ class Subject:
             found.append(
                 Attention(
                     name=name,
-                    short=f"{side}layer {int(number) + 1}" + (" to source" if kind == "cross" else ""),
+                    short=f"{side}layer {int(number)}" + (" to source" if kind == "cross" else ""),
                     kind=kind,
                     stack=stack,
                     layer=int(number),

@@ -48,7 +48,7 @@ export function gaussianPane(context) {
     centre.forEach((_, i) => {
       const circle = s("circle", { class: "disc", fill: HUES[i % HUES.length], tabindex: 0, role: "slider", "aria-orientation": "vertical", "aria-valuemin": -grid[0], "aria-valuemax": grid[0] });
       const rim = s("circle", { class: "rim", stroke: HUES[i % HUES.length] });
-      const label = s("text", { class: "disc-name" }, String(i + 1));
+      const label = s("text", { class: "disc-name" }, String(i));
       drag(circle, i, (start, by) => move(i, [start.centre[0] + by[0], start.centre[1] + by[1]], start.alpha));
       drag(rim, i, (start, by, at) => move(i, start.centre, alphaOf(Math.max(0.05, Math.hypot(at[0] - start.centre[0], at[1] - start.centre[1])))));
       circle.addEventListener("keydown", (event) => key(event, i));
@@ -104,7 +104,7 @@ export function gaussianPane(context) {
       label.setAttribute("y", y + 5);
       circle.classList.toggle("moved", moved);
       const text = sentence(i);
-      circle.setAttribute("aria-label", `head ${i + 1}`);
+      circle.setAttribute("aria-label", `head ${i}`);
       circle.setAttribute("aria-valuenow", centre[0].toFixed(2));
       circle.setAttribute("aria-valuetext", text);
     });
@@ -114,7 +114,7 @@ export function gaussianPane(context) {
     const { centre, alpha } = head(i);
     const way = (v, less, more) => (Math.abs(v) < 0.05 ? null : `${Math.abs(v).toFixed(2)} ${v < 0 ? less : more}`);
     const where = [way(centre[0], "up", "down"), way(centre[1], "left", "right")].filter(Boolean).join(", ") || "at the patch itself";
-    return `head ${i + 1} looks ${where}; half of its weight within ${radiusOf(alpha).toFixed(2)} patches (alpha ${alpha.toPrecision(3)})`;
+    return `head ${i} looks ${where}; half of its weight within ${radiusOf(alpha).toFixed(2)} patches (alpha ${alpha.toPrecision(3)})`;
   }
   const tell = (i) => (says.textContent = sentence(i));
 
@@ -130,7 +130,7 @@ export function gaussianPane(context) {
       h("p", {}, `As a ${header.kernel_size} x ${header.kernel_size} convolution, no output of this layer is off by more than `, h("strong", {}, Number(header.error_bound).toPrecision(3)), " for inputs between -1 and 1."),
       probabilities ? h("p", {}, "With convolutions in all layers the model says ", h("strong", {}, described.labels?.[best] ?? String(best)), ` (${(100 * probabilities.data[best]).toFixed(1)} %).`) : null,
       h("p", { class: "note" }, "How much of each head lies on a single patch (1: it is one weight of the kernel):"),
-      bars(Array.from(single_pixel.data, (value, i) => ({ name: `head ${i + 1}`, value }))),
+      bars(Array.from(single_pixel.data, (value, i) => ({ name: `head ${i}`, value }))),
     );
   }
   const undo = h("button", { type: "button", onclick: () => store.set({ moved: [] }) }, "Put all back");
@@ -143,7 +143,7 @@ export function gaussianPane(context) {
   store.on(["reading"], () => !session.dragging && askBound());
   build();
   tell(0);
-  const numbers = () => ({ title: "Gaussian heads", rowNames: here().centre.map((_, i) => `head ${i + 1}`), columnNames: ["row", "column", "alpha"], values: Float64Array.from(here().centre.flatMap((_, i) => [...head(i).centre, head(i).alpha])), shape: [here().centre.length, 3], low: -3, high: 3 });
+  const numbers = () => ({ title: "Gaussian heads", rowNames: here().centre.map((_, i) => `head ${i}`), columnNames: ["row", "column", "alpha"], values: Float64Array.from(here().centre.flatMap((_, i) => [...head(i).centre, head(i).alpha])), shape: [here().centre.length, 3], low: -3, high: 3 });
   return pane(
     "gaussian",
     words.gaussian,

@@ -16,8 +16,8 @@ export function headsPane({ described, store }) {
       const canvas = h("canvas", { width: 2 * side, height: image ? Math.round((2 * side * image.grid[0]) / image.grid[1]) : 2 * side, "aria-hidden": "true", style: { width: `${side}px` } });
       const button = h("button", { type: "button", class: "head-map", onclick: () => store.set({ focus: [a, head] }) }, canvas);
       const tick = h("input", { type: "checkbox", checked: true, onchange: () => toggle(a, head, tick.checked) });
-      tick.setAttribute("aria-label", `${attention.short}, head ${head + 1} on`);
-      const cell = { a, head, canvas, button, tick, element: h("td", {}, h("div", { class: "head" }, button, h("label", { class: "tick" }, tick, h("span", {}, String(head + 1))))) };
+      tick.setAttribute("aria-label", `${attention.short}, head ${head} on`);
+      const cell = { a, head, canvas, button, tick, element: h("td", {}, h("div", { class: "head" }, button, h("label", { class: "tick" }, tick, h("span", {}, String(head))))) };
       cells.push(cell);
       return cell.element;
     });
@@ -61,7 +61,7 @@ export function headsPane({ described, store }) {
         if (!small) continue;
         drawBytes(canvas, small.data.subarray(head * small.shape[1] * small.shape[2], (head + 1) * small.shape[1] * small.shape[2]), small.shape.slice(1));
       }
-      button.setAttribute("aria-label", `${described.attention[a].short}, head ${head + 1}, largest weight ${peak.toFixed(2)}`);
+      button.setAttribute("aria-label", `${described.attention[a].short}, head ${head}, largest weight ${peak.toFixed(2)}`);
     }
   };
   store.on(["reading", "repaint"], paint);
@@ -73,7 +73,7 @@ export function headsPane({ described, store }) {
     const columns = Math.max(...described.attention.map((each) => each.n_heads));
     const values = new Float32Array(described.attention.length * columns).fill(NaN);
     described.attention.forEach((_, a) => reading.arrays[`peaks.${a}`].data.forEach((v, i) => (values[a * columns + i] = v)));
-    return { title: "Largest weight of each head", rowNames: described.attention.map((each) => each.short), columnNames: Array.from({ length: columns }, (_, i) => `head ${i + 1}`), values, shape: [described.attention.length, columns], low: 0, high: 1 };
+    return { title: "Largest weight of each head", rowNames: described.attention.map((each) => each.short), columnNames: Array.from({ length: columns }, (_, i) => `head ${i}`), values, shape: [described.attention.length, columns], low: 0, high: 1 };
   };
   const about = words.headsAbout[image ? "image" : "text"];
   return pane("heads", words.heads, about, numbers, h("div", { class: "heads-scroll", tabIndex: 0, role: "group", "aria-label": "all heads" }, h("table", { class: "heads" }, h("tbody", {}, rows))), h("p", {}, allOn));

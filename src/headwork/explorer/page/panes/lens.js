@@ -35,7 +35,7 @@ export function lensPane(context) {
 
   function tell(part, layer, token) {
     const best = cell(part, layer, token);
-    says.textContent = `Layer ${layer + 1}, at ${store.get("reading").header.sequences[last()].strings[token]}: ${best.map(({ name, p }) => `${name} ${percent(p)}`).join(", ")}`;
+    says.textContent = `Layer ${layer}, at ${store.get("reading").header.sequences[last()].strings[token]}: ${best.map(({ name, p }) => `${name} ${percent(p)}`).join(", ")}`;
   }
 
   function show(part) {
@@ -54,7 +54,7 @@ export function lensPane(context) {
       h(
         "tr",
         {},
-        h("th", { scope: "row" }, layer === layers - 1 ? `${layer + 1}, the answer` : String(layer + 1)),
+        h("th", { scope: "row" }, layer === layers - 1 ? `${layer}, the answer` : String(layer)),
         shown.map((t) => {
           const [best] = cell(part, layer, t);
           const back = weightColour(best.p);
@@ -78,7 +78,7 @@ export function lensPane(context) {
       h(
         "tr",
         {},
-        h("th", { scope: "row" }, String(layer + 1)),
+        h("th", { scope: "row" }, String(layer)),
         names.map((_, c) => {
           const p = data[layer * shape[1] + c];
           const td = h("td", {}, p >= 0.005 ? (100 * p).toFixed(0) : "");
@@ -103,9 +103,9 @@ export function lensPane(context) {
         element.addEventListener("pointerenter", () => (tell(part, layer, i + n_extra), store.set({ hover: { sequence: 0, token: i + n_extra } })));
         return element;
       });
-      const box = h("div", { class: "lens-grid", role: "img", "aria-label": `layer ${layer + 1}: ${summary(part, layer)}` }, cells);
+      const box = h("div", { class: "lens-grid", role: "img", "aria-label": `layer ${layer}: ${summary(part, layer)}` }, cells);
       box.style.gridTemplateColumns = `repeat(${grid[1]}, 1fr)`;
-      return h("figure", {}, box, h("figcaption", {}, `layer ${layer + 1}`));
+      return h("figure", {}, box, h("figcaption", {}, `layer ${layer}`));
     });
     return [wholeTable(part), h("p", { class: "note" }, "From each patch alone:"), h("div", { class: "lens-layers" }, grids), says];
   }
@@ -124,7 +124,7 @@ export function lensPane(context) {
     if (!found) return null;
     const [layers, tokens, top] = found.arrays.ids.shape;
     const values = Float32Array.from({ length: layers * tokens }, (_, i) => found.arrays.probabilities.data[i * top]);
-    return { title: "Lens: probability of the best answer", values, shape: [layers, tokens], rowNames: Array.from({ length: layers }, (_, i) => `layer ${i + 1}`), columnNames: store.get("reading").header.sequences[last()].strings, low: 0, high: 1 };
+    return { title: "Lens: probability of the best answer", values, shape: [layers, tokens], rowNames: Array.from({ length: layers }, (_, i) => `layer ${i}`), columnNames: store.get("reading").header.sequences[last()].strings, low: 0, high: 1 };
   };
   ask();
   return pane("lens", words.lens, words.lensAbout[described.input === "image" ? "image" : "text"], numbers, body);

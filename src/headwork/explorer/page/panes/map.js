@@ -42,7 +42,7 @@ export function mapPane({ described, store }) {
     };
     let high = 0;
     for (const w of values) if (w > high) high = w;
-    return { title: `${attention.short}, head ${map.header.head + 1}`, values, shape: weights.shape, rowNames, columnNames, low: 0, high, describe, block, attention, text: (i) => (values[i] >= 0.005 ? values[i].toFixed(2).replace(/^0/, "") : "") };
+    return { title: `${attention.short}, head ${map.header.head}`, values, shape: weights.shape, rowNames, columnNames, low: 0, high, describe, block, attention, text: (i) => (values[i] >= 0.005 ? values[i].toFixed(2).replace(/^0/, "") : "") };
   }
 
   const show = () => {

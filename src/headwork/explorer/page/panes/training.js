@@ -56,7 +56,7 @@ export function trainingPane({ described, store, newLive }) {
           const path = found.centres.slice(0, t + 1).map((each) => each.layers[name].centre[i]);
           parts.push(s("polyline", { class: "way", stroke: HUES[i % HUES.length], points: path.map(([r, c]) => `${40 * c},${40 * r}`).join(" ") }));
           const [r, c] = path.at(-1);
-          parts.push(s("circle", { cx: 40 * c, cy: 40 * r, r: 9, fill: HUES[i % HUES.length] }), s("text", { x: 40 * c, y: 40 * r + 5, class: "disc-name" }, String(i + 1)));
+          parts.push(s("circle", { cx: 40 * c, cy: 40 * r, r: 9, fill: HUES[i % HUES.length] }), s("text", { x: 40 * c, y: 40 * r + 5, class: "disc-name" }, String(i)));
         });
         boards[k].firstChild.replaceChildren(...parts);
       });

@@ -35,7 +35,7 @@ export function whatifPane(context) {
     let high = 1e-6;
     for (const v of values) if (Math.abs(v) > high) high = Math.abs(v);
     const strings = store.get("reading")?.header.sequences.at(-1).strings ?? [];
-    const columnNames = header.axis === "head" ? Array.from({ length: shape[1] }, (_, i) => `head ${i + 1}`) : strings.slice(0, shape[1]);
+    const columnNames = header.axis === "head" ? Array.from({ length: shape[1] }, (_, i) => `head ${i}`) : strings.slice(0, shape[1]);
     const describe = (row, column) => {
       const v = values[row * shape[1] + column];
       return Number.isFinite(v) ? `${header.names[row]}, ${columnNames[column]}: the score of ${header.name} moves by ${v >= 0 ? "+" : ""}${v.toPrecision(3)}` : `${header.names[row]}, ${columnNames[column]}: not computed`;
