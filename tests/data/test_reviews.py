@@ -15,6 +15,8 @@ from headwork.data import BytePairs, Digits, HasBagOfWords, Reviews, bag_of_word
 from headwork.data.reviews import LabelledTexts, ReviewTexts
 from tests.data.conftest import CONFIGS, load
 
+pytestmark = pytest.mark.slow
+
 SENTENCES = Reviews(source="rotten_tomatoes", n_valid=1000, n_test=1000)
 
 

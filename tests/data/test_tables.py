@@ -142,7 +142,10 @@ def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ("text", "message"),
     [
         ("review,verdict\na,b\n", r"text must name a column, got 'words'; there are 'review', 'verdict' in .*own.csv"),
-        ("words,x\na,b\n", "label must be given, since no column is called label or class or category or sentiment"),
+        (
+            "words,x\na,b\n",
+            r"label must be given \(label=NAME, or --set .*\), since no column is called label or class",
+        ),
         ("words,label\na,1\nb,\n", "label must not be missing, got '' in the column 'label' of .*own.csv, line 3"),
         ("words,label\na,1\nb,nan\n", "label must not be missing, got 'nan' in the column 'label' of .*line 3"),
         ("words,label\na,1\nb,1\n", "there must be two classes or more, got only '1' in the column label of .*own.csv"),

@@ -178,6 +178,7 @@ def test_an_odd_request_gets_nothing(server: Server, name: str) -> None:
     assert found.partition(b"\r\n\r\n")[2] == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data", [b"\x16\x03\x01\x02\x00\x01", b"hello\r\n\r\n", b"GET\r\n\r\n", b"\r\n\r\n", b"\0" * 99]
 )
@@ -224,6 +225,7 @@ def test_all_files_of_the_page_are_served_and_nothing_is_in_the_address_that_is_
         assert kind.encode() in found
 
 
+@pytest.mark.slow
 def test_half_open_and_slow_connections_are_closed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SECONDS_TO_ASK", 0.4)
     opened = [socket.create_connection(("127.0.0.1", server.guard.port), timeout=10) for _ in range(200)]

@@ -28,6 +28,8 @@ from headwork.models import (
 )
 from headwork.serialise import config_to_dict
 
+pytestmark = pytest.mark.slow
+
 NEAR = 1e-4
 HEADS, FEED_FORWARD = choices.Heads(n_heads=2), choices.FeedForward(d_ff=13)
 SMALL: dict[str, Any] = {"d_model": 6, "n_layers": 2, "heads": HEADS, "feed_forward": FEED_FORWARD}

@@ -24,6 +24,8 @@ from headwork.explorer.subject import Subject
 from headwork.models import MODEL_CONFIGS
 from headwork.serialise import config_from_dict
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[2] / "docs" / "explorer"
 DEMOS = ("digits-vit", "digits-gaussian", "dates", "text-gpt")
 WITHIN_A_MINUTE = 60_000

@@ -25,6 +25,8 @@ from ..models.parity.test_translators import marian
 from ..models.small_models import ready, real_tokens, some_ids
 from .lively import enliven
 
+pytestmark = pytest.mark.slow
+
 transformers = pytest.importorskip("transformers")
 
 BATCH, SOURCE, N_NEW_TOKENS = 5, 11, 9

@@ -17,6 +17,8 @@ from ..models.parity.comparing import NothingBelowFloat64, places
 from ..models.small_models import real_tokens, some_ids
 from .checkpoints import CHECKPOINTS, PAD
 
+pytestmark = pytest.mark.slow
+
 transformers = pytest.importorskip("transformers")
 N_TOKEN = 7
 PADDINGS = {

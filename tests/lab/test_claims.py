@@ -20,6 +20,7 @@ TRAINED = (
     "cls-gap-map",
     "cnn-against-vit",
     "heads-find-the-kernel",
+    "heads-stay-soft",
     "heads-that-can-go",
     "more-epochs",
     "ten-thirty-fifty",
@@ -112,7 +113,8 @@ def test_it_is_pure(name):
             assert check.measured == (other.measured if words else pytest.approx(other.measured, rel=1e-6, abs=1e-9))
 
 
-@every_claim
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_its_figure_shows_prediction_and_measurement(name):
     figure = small(name).draw()
     assert figure.get_suptitle()

@@ -80,7 +80,7 @@ class Subject:
 
     >>> subject = Subject.of(hw.models.published("digits-vit").build())
     >>> subject.attention[0].short, subject.image_size
-    ('layer 1', (8, 8))
+    ('layer 0', (8, 8))
     """
 
     name: str

@@ -138,6 +138,7 @@ def fused_rotate(
 ) -> Float[Tensor, "*batch token d_head"]:
     """`rotate` by the numbers of `rotary_table`, which many layers share: x cos + (b, a) sin for each pair (a, b) of x.
 
+    >>> from headwork.functional.rotary import rotary_table, rotate
     >>> x, angles = torch.randn(5, 8), torch.randn(5, 4)
     >>> torch.allclose(fused_rotate(x, *rotary_table(angles)), rotate(x, angles), atol=1e-6)
     True

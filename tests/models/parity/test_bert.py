@@ -7,7 +7,7 @@ from ..small_models import ready, real_tokens, some_ids
 from .comparing import assert_parity, in_float64, loaded, places
 
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("float64")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("float64")]
 
 PAD = 1
 

@@ -11,6 +11,8 @@ from headwork.models import Decoder
 from ..small_models import ready, real_tokens, some_ids
 from .comparing import NothingBelowFloat64, assert_parity, in_float64, loaded, places
 
+pytestmark = pytest.mark.slow
+
 transformers = pytest.importorskip("transformers")
 
 Pair = tuple[Any, Decoder]

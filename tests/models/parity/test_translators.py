@@ -12,6 +12,8 @@ from headwork.models import EncoderDecoder
 from ..small_models import ready, real_tokens, some_ids
 from .comparing import assert_parity, in_float64, loaded
 
+pytestmark = pytest.mark.slow
+
 transformers = pytest.importorskip("transformers")
 
 Pair = tuple[Any, EncoderDecoder]

@@ -8,6 +8,8 @@ from headwork.models import VisionTransformer
 from ..small_models import ready
 from .comparing import assert_parity, in_float64, loaded
 
+pytestmark = pytest.mark.slow
+
 transformers = pytest.importorskip("transformers")
 
 
