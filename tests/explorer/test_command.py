@@ -93,7 +93,12 @@ def test_it_serves_until_it_is_stopped_also_without_its_folder(folder: Path) -> 
         "hub.example.org",
     ]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in the background
     ) as process:
         assert process.stdout is not None
         address = process.stdout.readline()
