@@ -98,7 +98,7 @@ def test_it_serves_until_it_is_stopped_also_without_its_folder(folder: Path) -> 
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in the background
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 (ignored in the background)
     ) as process:
         assert process.stdout is not None
         address = process.stdout.readline()

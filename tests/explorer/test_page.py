@@ -422,7 +422,7 @@ def test_pictures_are_saved(site: Site) -> None:
         with page.expect_download() as waiting:
             page.locator(f".pane-map button[aria-label='save as {kind}']").click()
         assert Path(waiting.value.path()).read_bytes().startswith(starts)
-        assert waiting.value.suggested_filename == f"layer-1-head-1.{kind.lower()}"
+        assert waiting.value.suggested_filename == f"layer-0-head-0.{kind.lower()}"
 
 
 def test_a_recorded_page_works_from_disk(site: Site, tmp_path: Path) -> None:

@@ -274,12 +274,20 @@ def _agreeing(
         right = _expected(subject, case, reading, weights, how)
         if right is None or not close(yours, right, ROUGH, **rules):
             continue
+        if mistakes and not bool(yours.isfinite().all()) and not _matters(subject, case, reading, weights, right):
+            continue
         if others is None:
             others = list(_more_cases(subject, reading))
         rights = [(y, _expected(subject, c, reading, weights, how)) for c, y in others]
         if all(r is not None and close(y, r, ROUGH, **rules) for y, r in rights):
             exact = close(yours, right, TOLERANCE, **rules)
             yield Explanation(subject, reading, weights, how, mistakes, 1 + len(others), exact)
+
+
+def _matters(subject: Subject, case: Case, reading: Reading, weights: Weights, right: Tensor) -> bool:
+    """Whether no right program gives these numbers of ours: mistakes that change nothing would explain every NaN."""
+    rights = (_expected(subject, case, reading, weights, how) for how, _ in subject.hows(0, reading.facts))
+    return not any(r is not None and close(r, right, TOLERANCE, forgive_nan=False, masked=True) for r in rights)
 
 
 def _expected(subject: Subject, case: Case, reading: Reading, weights: Weights, how: How) -> Tensor | None:
