@@ -1,7 +1,6 @@
 // All sentences of the page: another language is another table.
 
 export const words = {
-  title: "headwork explorer",
   lead: {
     image: "This page runs the model on a small image. Draw, and watch where each of its heads looks.",
     text: "This page runs the model on a text. Type, and watch which tokens each of its heads looks at.",
@@ -9,29 +8,42 @@ export const words = {
   },
   input: "Input",
   inputAbout: {
-    image: "What the model sees: draw on it, drop a picture, or take one of the test images.",
-    text: "What the model reads, cut into tokens. Point at a token to see it everywhere; click it to look from there.",
-    "text pair": "What the model reads and what it says, cut into tokens. Leave the target empty to let the model write it.",
+    image: "What the model sees, cut into patches: small squares, which it reads like words. Draw, drop a picture, or take one of the test images.",
+    text: "What the model reads, cut into tokens: the pieces that it reads one by one, such as letters or parts of words. Point at a token to see it everywhere; click it to look from there.",
+    "text pair": "What the model reads (source) and writes (target), cut into tokens: the pieces that it reads one by one, such as letters or parts of words. Leave the target empty to let the model write it.",
+  },
+  patches: ([rows, columns], grid) => {
+    const side = [rows / grid[0], columns / grid[1]];
+    const cut = side[0] === 1 && side[1] === 1 ? "each of which is a patch" : `cut into ${grid[0] * grid[1]} patches of ${side.join(" x ")} pixels`;
+    return `Drag to draw, with Shift to erase. The model sees ${rows} x ${columns} pixels, ${cut}.`;
   },
   answer: "Answer",
   heads: "Heads",
   headsAbout: {
-    image: "Each small picture is one head: the more a patch glows, the more the head looks at it. Click one to see it large; untick it to switch the head off.",
-    text: "Each small picture is one head: row by row, the tokens it looks at from each token. Click one to see it large; untick it to switch the head off.",
+    image: "The model works in layers, one after the other. In each of them several heads look at the image side by side, and each takes something from the patches that glow in its picture",
+    text: "The model works in layers, one after the other. In each of them several heads look at the text side by side. In the picture of a head each row is a token, and the coloured places are the tokens it takes something from.",
   },
+  headsFrom: (hasClassToken) => (hasClassToken ? " (seen from the class token: an extra token without a place in the image, from which the model reads its answer)." : " (seen from the patch in the middle)."),
+  headsUse: "Click a picture to see it large. Untick it to switch the head off: what then changes in the answer is what the head did.",
+  layerKinds: { encoder: "the source looks at itself", decoder: "the target looks at what it has so far", cross: "the target looks at the source" },
+  tryAll: "Try each head off",
   map: "Map",
   mapAbout: {
-    image: "Where this head looks from one patch (in the green frame): the more a patch glows, the more it takes from there. The weights sum to 1.",
-    text: "Each row is a token that looks, each column a token that is looked at. The weights of each row sum to 1.",
+    image: "Where this head looks from one patch (in the green frame), or from the class token: the more a patch glows, the more is taken from it. All weights together are 100 %.",
+    text: "Each row is a token that looks, each column a token that is looked at. Each row adds up to 100 %.",
+    next: "Each row is a token that looks, each column a token that is looked at. Each row adds up to 100 %. From a row the model chooses the next token.",
   },
+  chooses: "From this row the model chooses the next token",
   lens: "Lens",
   lensAbout: {
     image: "What the model would answer if it ended after this layer: on the whole, and from each patch alone.",
     text: "What the model would answer if it ended after this layer, at each token. Strong colour: it is sure.",
   },
+  theAnswer: (layer) => `${layer}, the answer`,
   whatif: "What if",
-  whatifAbout: "Put what a second input gives at one place into the first: the stronger the colour, the more that place decides the answer.",
+  whatifAbout: "Which head or token carries the difference between two inputs? One place of the model at a time gets what the second input gives there. If the answer then turns to that of the second, the difference goes through this place.",
   next: "Next",
+  otherNext: "All answers",
   nextAbout: {
     "next token": "How likely each token is to come next, and what temperature, top-k and top-p leave of it.",
     "masked token": "How likely each token is in the place of the mask.",
@@ -41,7 +53,7 @@ export const words = {
   cache: "Cache",
   cacheAbout: "A decoder can keep the keys and values of the past. With this cache each new token costs about the same; without it the whole text is read again.",
   gaussian: "Gaussian heads",
-  gaussianAbout: "These heads look at a fixed place beside each patch, whatever is there. Drag a disc to move where a head looks, drag its rim to make it sharper; half of its weight lies inside the disc.",
+  gaussianAbout: "These heads look at a fixed place beside each patch, whatever is there. The grey square is the patch that looks; a disc shows where a head looks from it: half of its weight lies inside. Drag a disc to move it, drag its rim to make it wider or sharper.",
   cost: "Shapes and cost",
   costAbout: "Every tensor on the way with its shape, and where the arithmetic goes. Click a name to see its numbers.",
   training: "Training",
@@ -49,17 +61,22 @@ export const words = {
   typeHere: "Type a text",
   typeIds: "Type ids, such as 3 1 4",
   source: "Source",
-  target: "Target (empty: what the model says)",
+  target: "Target (empty: the model writes it)",
   unknown: (n) => `${n} ${n === 1 ? "token is" : "tokens are"} not known to the model.`,
   limit: (n, most) => `${n.toLocaleString("en")} of at most ${most.toLocaleString("en")} tokens`,
   random: "Its weights are random: what it says means nothing yet.",
-  says: "The model says",
+  says: { class: "The model says", "next token": "Most likely next", "masked token": "In the place of the mask, most likely", "token class": "The label of this token" },
+  quote: (token) => `“${token}”`,
+  stepAfter: (token) => `What comes after “${token}”:`,
+  changes: (off, moved) => [off ? `${off} ${off === 1 ? "head is" : "heads are"} off` : null, moved ? `${moved} ${moved === 1 ? "head was" : "heads were"} moved` : null].filter(Boolean).join(", "),
   withAll: "with all heads as they were",
+  stale: "What is shown below is still of the input before.",
   allOn: "Switch all on",
   vector: "This model gives a vector, not a choice between answers.",
   notFinite: "Some scores are not numbers (NaN): the weights of this model are damaged.",
   thinking: "computing",
+  lost: "The program behind this page does not answer. If it has ended, start `headwork explore` again; if not, this page goes on by itself.",
+  brokenOff: "The connection broke before the answer was complete. Ask again.",
   recorded: "This is a recorded page: what was asked when it was made can be looked at. Run `headwork explore` to type and draw.",
   notRecorded: "This was not recorded in this page: open the model with `headwork explore` to compute it.",
-  living: "The model itself is in this page: everything is computed here, nothing is sent anywhere.",
 };

@@ -44,7 +44,7 @@ export function costPane(context) {
         h(
           "tr",
           {},
-          h("th", { scope: "row" }, h("button", { type: "button", class: "link", "data-point": row.name, onclick: () => look.question({ question: "Tensor", about: session.asked, name: row.name }) }, row.name)),
+          h("th", { scope: "row" }, h("button", { class: "link", "data-point": row.name, onclick: () => look.question({ question: "Tensor", about: session.asked, name: row.name }) }, row.name)),
           h("td", {}, row.shape.join(" x ")),
           h("td", { class: "axes" }, row.axes.join(" ")),
           h("td", {}, flops.has(row.name) ? short(flops.get(row.name)) : ""),

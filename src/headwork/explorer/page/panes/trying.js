@@ -1,0 +1,46 @@
+import { h, percent, put } from "../dom.js";
+import { words } from "../words.js";
+
+// One head after the other is switched off for a moment, beside those that are: what becomes of the answer?
+export function tryEachOff({ described, store, session, newLive }, cells, isOff) {
+  const note = h("p", { class: "note", "aria-live": "polite" });
+  const button = h("button", { onclick: () => run() }, words.tryAll);
+  const isPair = described.input === "text pair";
+  const said = ({ header }) => (isPair ? header.translation + (header.continuation ?? "") : header.answer.top[0]?.name);
+  const shareOf = ({ header }, id) => header.answer.top.find((each) => each.id === id)?.probability ?? 0;
+  let found = null;
+  const live = newLive("try", (part) => (found = part), (sentence) => (note.textContent = sentence));
+  const clear = () => {
+    for (const { effect } of cells) put(effect);
+    note.textContent = "";
+  };
+  store.on(["reading"], () => (live.stop(), clear()));
+
+  async function run() {
+    const { reading, off } = store.values;
+    if (!reading?.header.answer.top.length) return;
+    clear();
+    const [{ id }, was] = [reading.header.answer.top[0], said(reading)];
+    const before = shareOf(reading, id);
+    const tried = cells.filter((cell) => !isOff(cell));
+    let most = null;
+    for (const [i, cell] of tried.entries()) {
+      note.textContent = `${i + 1} of ${tried.length} heads`;
+      const about = { ...session.asked, off: [...off, [cell.a, cell.head]] };
+      if (!(await live.question({ question: "Read", about }))) return;
+      const [now, after] = [said(found), isPair ? null : shareOf(found, id)];
+      const changes = now !== was;
+      put(cell.effect, changes ? h("strong", {}, `→ ${now}`) : isPair ? "no change" : `${percent(before)} → ${percent(after)}`);
+      cell.effect.title = `without this head: ${now}`;
+      const loss = (changes ? 1 : 0) + (isPair ? 0 : before - after);
+      if (loss > (most?.loss ?? 0)) most = { cell, loss, now, after, changes };
+    }
+    note.textContent = most ? verdict(most, was, before) : `Without any single one of them it stays ${was}.`;
+  }
+  function verdict({ cell, now, after, changes }, was, before) {
+    const name = `${described.attention[cell.a].short}, head ${cell.head}`;
+    if (changes) return `The answer needs ${name}: without it, ${was} becomes ${now}. Untick it to see.`;
+    return `No single head turns the answer. ${name} is missed most: without it, ${was} goes from ${percent(before)} to ${percent(after)}. Untick it, then try again.`;
+  }
+  return { button, note };
+}
