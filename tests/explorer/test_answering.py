@@ -87,6 +87,25 @@ def test_heads_that_are_off_are_ablated(kind: str) -> None:
     assert not np.allclose(read.arrays["logits"], back.arrays["logits"], atol=1e-4)
 
 
+def test_every_question_is_answered_with_heads_off(kind: str) -> None:
+    answering, given = answering_of(kind), start(kind)
+    about, subject = About(given, off=((0, 1),)), answering.subjects[0]
+    name = f"{subject.attention[0].name}.heads"
+    asked = [q.Read(about), q.Map(about, 0, 1), q.Lens(about), q.Cost(about), q.Tensor(about, name)]
+    asked += [
+        q.Effects(
+            about, replace(given, text="the dog") if given.text else Input(pixels=(0.0,) * len(given.pixels or ()))
+        )
+    ]
+    asked += [q.Continue(about)] if "Continue" in answering.can() else []
+    asked += [q.Convolution(about, 0)] if subject.gaussian else []
+    for question in asked:
+        assert list(answering(question)), question
+    heads = only(answering(q.Tensor(about, name))).arrays["values"]
+    assert np.abs(heads[1]).max() == 0
+    assert np.abs(heads[0]).max() > 0
+
+
 def test_the_lens_is_that_of_the_package(kind: str) -> None:
     answering, about = answering_of(kind), About(start(kind))
     subject = answering.subjects[0]

@@ -24,6 +24,7 @@ from headwork.explorer.reading import (
     Reading,
     at_checkpoint,
     changed,
+    encode_changed,
     in_blocks,
     interruptible,
     looks,
@@ -240,9 +241,7 @@ class Answering:
 
     def cost(self, question: q.Cost) -> Part:
         subject = self.subject(question.about)
-        with changed(subject, question.about):
-            encoded = encode_input(subject, question.about.input)
-        inputs = [each.clone() for each in encoded.inputs]  # those of inference mode cannot be traced
+        inputs = encode_changed(subject, question.about).inputs
         found, points = cost(subject.model, *inputs), trace(subject.model, *inputs)
         return part(
             {
@@ -260,11 +259,14 @@ class Answering:
     def tensor(self, question: q.Tensor, progress: Progress) -> Part:
         """The numbers at one point, as `hw.record` has them."""
         subject = self.subject(question.about)
+        inputs = encode_changed(subject, question.about).inputs
         try:
-            with changed(subject, question.about), interruptible(subject, progress):
-                inputs = encode_input(subject, question.about.input).inputs
-                with record(subject.model, question.name) as seen:
-                    subject.model(*inputs)
+            with (
+                changed(subject, question.about),
+                interruptible(subject, progress),
+                record(subject.model, question.name) as seen,
+            ):
+                subject.model(*inputs)
                 value = seen[question.name].float()
         except (ValueError, KeyError) as error:
             raise RefusedError(f"{str(error).strip(chr(34))}.") from None

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from headwork.explorer.answers import Part, part
-from headwork.explorer.encoding import encode_input
 from headwork.explorer.questions import Continue, Progress, RefusedError
-from headwork.explorer.reading import changed
+from headwork.explorer.reading import changed, encode_changed
 from headwork.explorer.subject import Subject
 from headwork.generation import Greedy, Sample, pick
 from headwork.generation.reading import TargetReader, TextReader
@@ -33,10 +32,9 @@ def continue_text(subject: Subject, question: Continue, progress: Progress) -> I
     except ValueError as error:
         raise RefusedError(f"{error}.") from None
     generator = torch.Generator().manual_seed(question.seed)
-    said = list[int]()
+    inputs = encode_changed(subject, question.about).inputs
+    ids, said = inputs[-1], list[int]()
     with changed(subject, question.about):
-        inputs = encode_input(subject, question.about.input).inputs
-        ids = inputs[-1]
         read = _Reader(subject, inputs, cached=question.cache)
         for _ in range(question.n_tokens):
             progress()

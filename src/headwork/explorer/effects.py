@@ -11,9 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwork.explorer.answers import Part, part
-from headwork.explorer.encoding import encode_input
 from headwork.explorer.questions import About, Effects, Input, Progress, RefusedError
-from headwork.explorer.reading import Reading, changed, position_of, writes_itself
+from headwork.explorer.reading import Reading, changed, encode_changed, position_of, writes_itself
 from headwork.explorer.subject import Subject
 from headwork.inspection import patching_effects
 
@@ -31,9 +30,8 @@ def effects(
     answer = int(scores.argmax()) if question.answer is None else question.answer
     if not 0 <= answer < len(scores):
         raise RefusedError(f"answer must lie in 0 .. {len(scores) - 1}, got {answer}")
-    with changed(subject, about):
-        other, here = encode_input(subject, given), reading.encoded
-        _check_same_length(here.inputs, other.inputs)
+    other, here = encode_changed(subject, replace(about, input=given)), reading.encoded
+    _check_same_length(here.inputs, other.inputs)
     found = deque[Tensor]()
 
     def metric(output: Tensor) -> Tensor:
@@ -69,8 +67,8 @@ def _with_one_target(subject: Subject, question: Effects) -> tuple[About, Input]
         return about, other
     if not writes_itself(about.input):
         return about, replace(other, target=about.input.target, target_ids=about.input.target_ids)
-    with changed(subject, about):
-        first, second = (encode_input(subject, each).sequences[1].ids for each in (about.input, other))
+    both = (encode_changed(subject, replace(about, input=each)) for each in (about.input, other))
+    first, second = (each.sequences[1].ids for each in both)
     same = next(
         (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
     )

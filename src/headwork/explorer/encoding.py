@@ -38,7 +38,7 @@ class Encoded:
 def encode_input(subject: Subject, given: Input) -> Encoded:
     """The tensors of an input, and its tokens as they are shown; a sentence if it cannot be read.
 
-    A translation that is not given is written by the model as it is now: with the heads that are off, if some are.
+    A translation that is not given is written by the model.
     """
     if given.example is not None:
         return _encode_example(subject, given.example)

@@ -7,9 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwork.explorer.answers import Part, part
-from headwork.explorer.encoding import encode_input
 from headwork.explorer.questions import About, Progress, RefusedError
-from headwork.explorer.reading import changed, interruptible
+from headwork.explorer.reading import changed, encode_changed, interruptible
 from headwork.explorer.subject import Subject
 from headwork.inspection import record
 from headwork.inspection.logit_lens import answer_after_layers
@@ -25,9 +24,8 @@ def lens(subject: Subject, about: About, progress: Progress) -> Part:
         raise RefusedError("This model does not say where its layers are: there is nothing to look through.")
     if subject.description.output == "hidden state":
         raise RefusedError("This model gives vectors, not answers: a lens has nothing to show.")
-    output = subject.description.output
+    encoded, output = encode_changed(subject, about), subject.description.output
     with changed(subject, about), interruptible(subject, progress):
-        encoded = encode_input(subject, about.input)
         with record(subject.model, *subject.lens_layers) as seen:
             subject.model(*encoded.inputs)
         by_layer, wholes = [], []

@@ -88,8 +88,8 @@ def _keep(
 
 def read(subject: Subject, about: About, progress: Progress) -> Reading:
     """Run the model once on what `about` says."""
+    encoded = encode_changed(subject, about)
     with changed(subject, about), interruptible(subject, progress):
-        encoded = encode_input(subject, about.input)
         with watching_weights(subject) as weights:
             start = time.perf_counter()
             output = subject.model(*encoded.inputs)[0]
@@ -100,6 +100,15 @@ def read(subject: Subject, about: About, progress: Progress) -> Reading:
             continuation = translate(subject, source.ids, target.ids[1:])
     per_head: dict[int, Callable[[], Tensor]] = {i: partial(_per_head, each) for i, each in weights.items()}
     return Reading(encoded, output.float(), per_head, seconds, continuation)
+
+
+def encode_changed(subject: Subject, about: About) -> Encoded:
+    """The input; a translation that is not given is written by the model with what is changed in it."""
+    given = about.input
+    if subject.is_pair and writes_itself(given):
+        with changed(subject, about):
+            given = replace(given, target_ids=tuple(encode_input(subject, given).sequences[1].ids))
+    return encode_input(subject, given)
 
 
 def writes_itself(given: Input) -> bool:

@@ -32,12 +32,12 @@ function showNumbers(found) {
 export function numbersTable({ rowNames, columnNames, values, shape, title }) {
   const [rows, columns] = shape;
   const name = (names, i) => names?.[i] ?? String(i + 1);
-  const shown = Math.min(rows, MOST_ROWS);
-  const head = h("tr", {}, h("td", {}, ""), times(Math.min(columns, MOST_ROWS), (j) => h("th", { scope: "col" }, name(columnNames, j))));
+  const [shown, wide] = [rows, columns].map((n) => Math.min(n, MOST_ROWS));
+  const head = h("tr", {}, h("td", {}, ""), times(wide, (j) => h("th", { scope: "col" }, name(columnNames, j))));
   const body = times(shown, (i) =>
-    h("tr", {}, h("th", { scope: "row" }, name(rowNames, i)), times(Math.min(columns, MOST_ROWS), (j) => h("td", {}, format(values[i * columns + j])))),
+    h("tr", {}, h("th", { scope: "row" }, name(rowNames, i)), times(wide, (j) => h("td", {}, format(values[i * columns + j])))),
   );
-  const cut = rows > shown || columns > MOST_ROWS ? `; the first ${MOST_ROWS} rows and columns, all are in the CSV` : "";
+  const cut = rows > shown || columns > wide ? `; the first ${MOST_ROWS} rows and columns, all are in the CSV` : "";
   return h("table", {}, h("caption", {}, `${title}: ${rows} x ${columns}${cut}`), h("thead", {}, head), h("tbody", {}, body));
 }
 

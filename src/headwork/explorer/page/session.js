@@ -37,7 +37,7 @@ export class Session {
     }
     clearTimeout(this.again);
     const after = changed.has("input") && (input.text !== undefined || input.ids !== undefined) ? TYPING : 0;
-    this.store.set({ busy: true });
+    this.store.set({ busy: true, notice: null });
     this.asked = about;
     this.reading.question({ question: "Read", about }, { after }).then(() => {
       if (this.later) {

@@ -120,7 +120,7 @@ export function drawing(context) {
         return a * (channels === 1 ? 0.299 * r + 0.587 * g + 0.114 * b : [r, g, b][Math.floor(at / n)]);
       });
     } catch {
-      store.set({ error: "This file is not a picture that the browser can read: PNG, JPEG, WebP, GIF and BMP are." });
+      store.set({ notice: "This file is not a picture that the browser can read: PNG, JPEG, WebP, GIF and BMP are." });
     }
   };
   const file = h("input", { type: "file", accept: "image/*", class: "offscreen", tabIndex: -1, "aria-hidden": "true", onchange: () => file.files[0] && open(file.files[0]) });

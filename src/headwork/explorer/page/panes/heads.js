@@ -98,6 +98,6 @@ export function headsPane(context) {
     described.attention.forEach((_, a) => reading.arrays[`peaks.${a}`].data.forEach((v, i) => (values[a * columns + i] = v)));
     return { title: "Largest weight of each head", rowNames: described.attention.map((each) => each.short), columnNames: times(columns, (i) => `head ${i}`), values, shape: [described.attention.length, columns], low: 0, high: 1 };
   };
-  const about = image ? words.headsAbout.image + words.headsFrom(image.n_extra > 0) : words.headsAbout.text;
-  return pane("heads", words.heads, `${about} ${words.headsUse}`, numbers, h("div", { class: "row" }, trial.button, allOn), trial.note, h("div", { class: "heads" }, layers));
+  const about = image ? words.headsImage + words.headsFrom(image.n_extra > 0) : words.headsText;
+  return pane("heads", words.heads, `${words.headsAbout}${about} ${words.headsUse}`, numbers, h("div", { class: "row" }, trial.button, allOn), trial.note, h("div", { class: "heads" }, layers));
 }

@@ -3,6 +3,7 @@ import { bars } from "../bars.js";
 import { tint } from "../colours.js";
 import { h, percent, put } from "../dom.js";
 import { pane } from "../pane.js";
+import { saidBy } from "../said.js";
 import { words } from "../words.js";
 import { drawing } from "./drawing.js";
 import { examples } from "./examples.js";
@@ -53,9 +54,9 @@ function writing({ described, store }) {
 // What is wrong with the input, where it was typed or drawn.
 function problem({ store }) {
   const status = h("p", { class: "status error", role: "status" });
-  store.on(["error"], () => {
-    const { error, reading } = store.values;
-    status.textContent = error ? `${error}${reading ? ` ${words.stale}` : ""}` : "";
+  store.on(["error", "notice"], () => {
+    const { error, notice, reading } = store.values;
+    status.textContent = error ? `${error}${reading ? ` ${words.stale}` : ""}` : (notice ?? "");
   });
   return status;
 }
@@ -113,13 +114,12 @@ function tokenRow(sequence, { described, store }) {
 function answer({ described, store }) {
   const box = h("div", { class: "answer", "aria-live": "polite", "aria-atomic": "true" });
   const isPair = described.input === "text pair";
-  const all = ({ header }) => (isPair ? header.translation + (header.continuation ?? "") : (header.answer.top[0]?.name ?? ""));
   const sure = ({ header }) => (isPair ? "" : ` (${percent(header.answer.top[0].probability)})`);
   const strong = (text) => h("strong", {}, text || "(nothing)");
   // What the model says; of a translation that was begun by hand, only what is its own.
   const verdict = (reading) => {
     const { translation, continuation } = reading.header;
-    if (!isPair || continuation === null) return [`${isPair ? words.says.class : words.says[described.output]} `, strong(all(reading)), sure(reading)];
+    if (!isPair || continuation === null) return [`${isPair ? words.says.class : words.says[described.output]} `, strong(saidBy(reading)), sure(reading)];
     const begun = [store.get("input").target === undefined ? "The target begins with " : "You wrote ", h("b", {}, translation || "nothing yet")];
     return continuation ? [begun, "; the model continues ", strong(continuation)] : [begun, "; the model ends it there"];
   };
@@ -131,8 +131,8 @@ function answer({ described, store }) {
     if (!finite) parts.push(h("p", { class: "error", role: "alert" }, words.notFinite));
     if (answer.kind === "hidden state") return put(box, parts, h("p", {}, words.vector));
     parts.push(h("p", { class: "verdict" }, verdict(reading)));
-    if (before && (off.length || moved.length)) parts.push(h("p", { class: "note" }, `${words.changes(off.length, moved.length)}; ${words.withAll}: `, h("strong", {}, all(before)), sure(before)));
-    if (second) parts.push(h("p", { class: "note" }, `${[described.name, described.against][1 - store.get("model")]} says `, h("strong", {}, all(second)), sure(second)));
+    if (before && (off.length || moved.length)) parts.push(h("p", { class: "note" }, `${words.changes(off.length, moved.length)}; ${words.withAll}: `, strong(saidBy(before)), sure(before)));
+    if (second) parts.push(h("p", { class: "note" }, `${[described.name, described.against][1 - store.get("model")]} says `, strong(saidBy(second)), sure(second)));
     const old = before ? new Map(before.header.answer.top.map((each) => [each.id, each.probability])) : null;
     const isClass = answer.kind === "class" || answer.kind === "token class";
     const shown = isClass ? [...answer.top].sort((a, b) => (answer.top.length <= 12 ? a.id - b.id : 0)).slice(0, 12) : answer.top.slice(0, 5);

@@ -100,21 +100,11 @@ export function lensPane(context) {
         element.addEventListener("pointerenter", () => (tell(part, layer, i + n_extra), store.set({ hover: { sequence: 0, token: i + n_extra } })));
         return element;
       });
-      const box = h("div", { class: "lens-grid", role: "img", "aria-label": `layer ${layer}: ${summary(part, layer)}` }, cells);
+      const box = h("div", { class: "lens-grid", role: "img", "aria-label": `layer ${layer}, row by row: ${cells.slice(0, 64).map((each) => each.textContent).join(" ")}` }, cells);
       box.style.gridTemplateColumns = `repeat(${grid[1]}, 1fr)`;
       return h("figure", {}, box, h("figcaption", {}, `layer ${layer}`));
     });
     return [wholeTable(part), h("p", { class: "note" }, "From each patch alone:"), h("div", { class: "lens-layers" }, grids), says];
-  }
-
-  function summary(part, layer) {
-    const { n_extra } = described.image;
-    const counts = new Map();
-    for (let t = n_extra; t < part.arrays.ids.shape[1]; t++) {
-      const { name } = cell(part, layer, t)[0];
-      counts.set(name, (counts.get(name) ?? 0) + 1);
-    }
-    return [...counts].sort((a, b) => b[1] - a[1]).slice(0, 3).map(([name, n]) => `${n} patches say ${name}`).join(", ");
   }
 
   const numbers = () => {

@@ -61,7 +61,7 @@ export function mapPane({ described, store }) {
     const { off, focus, reading } = store.values;
     const isOff = off.some(([a, b]) => a === focus[0] && b === focus[1]);
     put(title, h("strong", {}, found.title), isOff ? " (switched off: its weights are shown, its output is not used)" : "");
-    about.textContent = words.mapAbout[patches ? "image" : chooses(found.attention) ? "next" : "text"];
+    if (!patches) about.textContent = words.mapAbout.text + (chooses(found.attention) ? words.mapAbout.next : "");
     look.textContent = lookOf({ described, reading, attention: focus[0], head: focus[1] }).sentence ?? "";
     if (patches) patches.draw(found);
     matrix.draw(found);

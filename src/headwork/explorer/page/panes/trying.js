@@ -1,4 +1,5 @@
 import { h, percent, put } from "../dom.js";
+import { saidBy } from "../said.js";
 import { words } from "../words.js";
 
 // One head after the other is switched off for a moment, beside those that are: what becomes of the answer?
@@ -6,7 +7,6 @@ export function tryEachOff({ described, store, session, newLive }, cells, isOff)
   const note = h("p", { class: "note", "aria-live": "polite" });
   const button = h("button", { onclick: () => run() }, words.tryAll);
   const isPair = described.input === "text pair";
-  const said = ({ header }) => (isPair ? header.translation + (header.continuation ?? "") : header.answer.top[0]?.name);
   const shareOf = ({ header }, id) => header.answer.top.find((each) => each.id === id)?.probability ?? 0;
   let found = null;
   const live = newLive("try", (part) => (found = part), (sentence) => (note.textContent = sentence));
@@ -20,7 +20,7 @@ export function tryEachOff({ described, store, session, newLive }, cells, isOff)
     const { reading, off } = store.values;
     if (!reading?.header.answer.top.length) return;
     clear();
-    const [{ id }, was] = [reading.header.answer.top[0], said(reading)];
+    const [{ id }, was] = [reading.header.answer.top[0], saidBy(reading)];
     const before = shareOf(reading, id);
     const tried = cells.filter((cell) => !isOff(cell));
     let most = null;
@@ -28,10 +28,9 @@ export function tryEachOff({ described, store, session, newLive }, cells, isOff)
       note.textContent = `${i + 1} of ${tried.length} heads`;
       const about = { ...session.asked, off: [...off, [cell.a, cell.head]] };
       if (!(await live.question({ question: "Read", about }))) return;
-      const [now, after] = [said(found), isPair ? null : shareOf(found, id)];
+      const [now, after] = [saidBy(found), isPair ? null : shareOf(found, id)];
       const changes = now !== was;
       put(cell.effect, changes ? h("strong", {}, `→ ${now}`) : isPair ? "no change" : `${percent(before)} → ${percent(after)}`);
-      cell.effect.title = `without this head: ${now}`;
       const loss = (changes ? 1 : 0) + (isPair ? 0 : before - after);
       if (loss > (most?.loss ?? 0)) most = { cell, loss, now, after, changes };
     }

@@ -4,6 +4,7 @@ import { Heatmap } from "../heatmap.js";
 import { pixelsAsImage } from "../image.js";
 import { differenceLegend } from "../legend.js";
 import { pane } from "../pane.js";
+import { saidBy } from "../said.js";
 import { TYPING } from "../session.js";
 import { words } from "../words.js";
 
@@ -74,11 +75,11 @@ export function whatifPane(context) {
     const [mine, theirs] = [reading, second].map(({ header }) => header.sequences[0].strings.length);
     if (mine !== theirs) inputs.append(h("p", { class: "error" }, `The first has ${mine} tokens, the second ${theirs}: both must have as many. ${theirs < mine ? `Add ${mine - theirs}` : `Take ${theirs - mine} away`}.`));
   }
-  function shown({ header, arrays }) {
-    const answer = described.input === "text pair" ? header.translation : `${header.answer.top[0].name} (${percent(header.answer.top[0].probability)})`;
+  function shown(part) {
+    const { header, arrays } = part;
     const what = described.image ? pixelsAsImage(arrays.pixels.data, described.image.size, described.image.channels) : h("span", { class: "compared-text" }, header.sequences[0].strings.join(""));
     if (described.image) what.setAttribute("aria-hidden", "true");
-    return h("span", {}, what, " → ", h("strong", {}, answer));
+    return h("span", {}, what, " → ", h("strong", {}, saidBy(part)));
   }
   const field = described.input === "image" ? imageField() : textField();
   function textField() {
