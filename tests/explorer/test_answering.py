@@ -87,6 +87,7 @@ def test_heads_that_are_off_are_ablated(kind: str) -> None:
     assert not np.allclose(read.arrays["logits"], back.arrays["logits"], atol=1e-4)
 
 
+@pytest.mark.usefixtures("as_users_run_it")  # a token after the other is slow while shapes are checked
 def test_every_question_is_answered_with_heads_off(kind: str) -> None:
     answering, given = answering_of(kind), start(kind)
     about, subject = About(given, off=((0, 1),)), answering.subjects[0]
@@ -159,6 +160,7 @@ def test_effects_are_those_of_a_patch_by_hand() -> None:
     assert last.header["said"][-1] == last.header["other"]["name"]
 
 
+@pytest.mark.usefixtures("as_users_run_it")  # a token after the other is slow while shapes are checked
 def test_translations_are_compared_where_they_part() -> None:
     """Of two translations that the model writes itself, the first token that differs is the answer in question."""
     answering = answering_of("pair")
@@ -221,6 +223,7 @@ def test_a_text_goes_on_as_generate_does(cache: bool) -> None:
     assert n_bytes == ([per_token * (7 + i) for i in range(9)] if cache else [0] * 9)
 
 
+@pytest.mark.usefixtures("as_users_run_it")  # a token after the other is slow while shapes are checked
 def test_a_translation_goes_on_and_is_written_by_the_model() -> None:
     answering = answering_of("pair")
     subject = answering.subjects[0]
@@ -232,12 +235,13 @@ def test_a_translation_goes_on_and_is_written_by_the_model() -> None:
     assert [part.header["id"] for part in parts] == said[:3]
 
 
+@pytest.mark.usefixtures("as_users_run_it")  # a token after the other is slow while shapes are checked
 def test_a_translation_is_written_without_the_heads_that_are_off() -> None:
     answering = answering_of("pair")
     subject, given = answering.subjects[0], Input(text="the cat")
     source = encode_input(subject, given).inputs[0]
     written = set()
-    for off in (((0, 0), (0, 1)), ((2, 0), (4, 0), (4, 1)), ((1, 0), (3, 1))):
+    for off in (((0, 0), (0, 1)), ((2, 0), (4, 0), (4, 1))):
         heads: dict[str, list[int]] = {}
         for a, head in off:
             heads.setdefault(subject.attention[a].name, []).append(head)
@@ -252,6 +256,7 @@ def test_a_translation_is_written_without_the_heads_that_are_off() -> None:
     assert len(written | {only(answering(q.Read(About(given)))).header["translation"]}) > 1
 
 
+@pytest.mark.usefixtures("as_users_run_it")  # a token after the other is slow while shapes are checked
 @pytest.mark.parametrize("off", [(), ((2, 0), (4, 1))])
 def test_what_the_model_adds_to_a_translation_that_was_given(off: tuple[tuple[int, int], ...]) -> None:
     """Against the whole model run again for each token."""

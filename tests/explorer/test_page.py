@@ -436,7 +436,7 @@ def test_what_if_is_streamed_into_a_table(site: Site) -> None:
     assert f"from {scores['own']:.1f} to {scores['own'] + found[row, column]:.1f} (" in said
     assert page.locator(".pane-whatif .legend").inner_text().startswith("the score of ")
     page.locator(".pane-whatif textarea").fill("the do")
-    page.get_by_text("The first has 7 tokens, the second 6: both must have as many. Add 1.").wait_for()
+    page.get_by_text("The first has 7 tokens, the second 6: both must have as many.").wait_for()
     page.get_by_role("button", name="Compute").click()
     page.get_by_text("this one has 7, the second 6").wait_for()
 

@@ -31,6 +31,9 @@ export function put(element, ...children) {
   return element;
 }
 
+export const set = (element, attributes) => Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
+export const on = (element, name, listener) => element.addEventListener(name, listener);
+
 // The way of each arrow key, in rows and columns.
 export const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 

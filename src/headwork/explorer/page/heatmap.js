@@ -1,6 +1,6 @@
 // A map of numbers by rows and columns: drawn on a canvas, read by mouse, by keyboard and by a screen reader.
 import { differenceTable, inkOn, isDark, weightTable } from "./colours.js";
-import { ARROWS, h, newId } from "./dom.js";
+import { ARROWS, h, newId, on, set } from "./dom.js";
 
 const LARGEST_CELL = 44;
 const LABELLED = 4; // pixels a cell must have for some of the tokens to be written beside it
@@ -21,11 +21,11 @@ export class Heatmap {
       h("div", { role: "row", class: "offscreen" }, this.cell),
       this.canvas,
     );
-    this.grid.addEventListener("focus", () => this.move(...this.at));
-    this.grid.addEventListener("blur", () => this.leave());
-    this.canvas.addEventListener("pointermove", (e) => this.pointer(e, false));
-    this.canvas.addEventListener("pointerdown", (e) => this.pointer(e, true));
-    this.canvas.addEventListener("pointerleave", () => this.leave());
+    on(this.grid, "focus", () => this.move(...this.at));
+    on(this.grid, "blur", () => this.leave());
+    on(this.canvas, "pointermove", (e) => this.pointer(e, false));
+    on(this.canvas, "pointerdown", (e) => this.pointer(e, true));
+    on(this.canvas, "pointerleave", () => this.leave());
     this.says = h("p", { class: "says", "aria-live": "polite" });
     this.element = h("div", { class: "map" }, h("div", { class: "map-scroll" }, this.grid), quiet ? null : this.says);
     new ResizeObserver(() => this.data && this.paint()).observe(this.element);
@@ -35,8 +35,7 @@ export class Heatmap {
   draw(data) {
     this.data = data;
     this.at = [Math.min(this.at[0], data.shape[0] - 1), Math.min(this.at[1], data.shape[1] - 1)];
-    this.grid.setAttribute("aria-rowcount", data.shape[0]);
-    this.grid.setAttribute("aria-colcount", data.shape[1]);
+    set(this.grid, { "aria-rowcount": data.shape[0], "aria-colcount": data.shape[1] });
     this.paint();
     this.shown ? this.say(...this.at, true) : this.rest();
   }
@@ -191,8 +190,7 @@ export class Heatmap {
   say(row, column, aloud) {
     const sentence = this.data.describe(row, column);
     this.cell.textContent = sentence;
-    this.cell.setAttribute("aria-rowindex", row + 1);
-    this.cell.setAttribute("aria-colindex", column + 1);
+    set(this.cell, { "aria-rowindex": row + 1, "aria-colindex": column + 1 });
     this.says.setAttribute("aria-live", aloud ? "polite" : "off"); // what nobody pointed at is not read aloud
     this.says.textContent = sentence;
   }

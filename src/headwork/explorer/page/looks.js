@@ -2,7 +2,6 @@
 import { percent } from "./dom.js";
 
 const PLACES = { itself: "itself", before: "the token before", after: "the token after", first: "the first token", last: "the last token" };
-const SHORT = { itself: "itself", before: "token before", after: "token after", first: "first token", last: "last token" };
 const MUCH = 0.25; // of a row: less is not what a head is there for
 const SHARP = 0.4;
 const SPREAD = { place: "spread out", share: null };
@@ -18,7 +17,7 @@ function inText(reading, attention, head) {
   const found = Object.keys(PLACES).filter((name) => shares[name]).map((name) => [name, Number(shares[name][head])]).sort((a, b) => b[1] - a[1]);
   const strongest = Number(shares.strongest[head]);
   const [name, share] = found[0];
-  const most = share >= MUCH ? { place: SHORT[name], share } : strongest >= SHARP ? { place: "one token", share: strongest } : SPREAD;
+  const most = share >= MUCH ? { place: PLACES[name].replace("the ", ""), share } : strongest >= SHARP ? { place: "one token", share: strongest } : SPREAD;
   const listed = found.filter(([, each]) => each >= 0.01).map(([each, value]) => `${percent(value)} to ${PLACES[each]}`).join(", ");
   return { ...most, sentence: `On average a row gives ${listed ? `${listed}; ` : ""}${percent(strongest)} to whichever token it looks at most.` };
 }

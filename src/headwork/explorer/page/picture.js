@@ -31,7 +31,7 @@ function showNumbers(found) {
 
 export function numbersTable({ rowNames, columnNames, values, shape, title }) {
   const [rows, columns] = shape;
-  const name = (names, i) => names?.[i] ?? String(i + 1);
+  const name = (names, i) => names?.[i] ?? String(i); // as tensors are counted
   const [shown, wide] = [rows, columns].map((n) => Math.min(n, MOST_ROWS));
   const head = h("tr", {}, h("td", {}, ""), times(wide, (j) => h("th", { scope: "col" }, name(columnNames, j))));
   const body = times(shown, (i) =>
@@ -46,10 +46,10 @@ export const format = (value) => (Number.isFinite(value) ? String(Number(value.t
 
 function toCsv({ rowNames, columnNames, values, shape }) {
   const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
-  const lines = [["", ...times(shape[1], (j) => quoted(columnNames?.[j] ?? j + 1))].join(",")];
+  const lines = [["", ...times(shape[1], (j) => quoted(columnNames?.[j] ?? j))].join(",")];
   for (let i = 0; i < shape[0]; i++) {
     const row = Array.from(values.subarray ? values.subarray(i * shape[1], (i + 1) * shape[1]) : values.slice(i * shape[1], (i + 1) * shape[1]), format);
-    lines.push([quoted(rowNames?.[i] ?? i + 1), ...row].join(","));
+    lines.push([quoted(rowNames?.[i] ?? i), ...row].join(","));
   }
   return lines.join("\n");
 }

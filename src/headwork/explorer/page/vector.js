@@ -53,7 +53,7 @@ function barsSvg({ title, values, shape, rowNames }) {
   for (let i = 0; i < shape[0]; i++) {
     const y = 30 + i * 20;
     const value = values[i * shape[1]];
-    inside += `<text x="115" y="${y + 11}" text-anchor="end" ${FONT}>${safe(cut(rowNames?.[i] ?? i + 1))}</text><rect x="120" y="${y}" width="${(360 * value) / most}" height="14" fill="#2c5fc9"/><text x="${126 + (360 * value) / most}" y="${y + 11}" ${FONT}>${Number(value).toPrecision(3)}</text>`;
+    inside += `<text x="115" y="${y + 11}" text-anchor="end" ${FONT}>${safe(cut(rowNames[i]))}</text><rect x="120" y="${y}" width="${(360 * value) / most}" height="14" fill="#2c5fc9"/><text x="${126 + (360 * value) / most}" y="${y + 11}" ${FONT}>${Number(value).toPrecision(3)}</text>`;
   }
   return wrap(560, 40 + shape[0] * 20, title, inside);
 }

@@ -35,8 +35,8 @@ export const words = {
   chooses: "From this row the model chooses the next token",
   lens: "Lens",
   lensAbout: {
-    image: "What the model would answer if it ended after this layer: on the whole, and from each patch alone.",
-    text: "What the model would answer if it ended after this layer, at each token. Strong colour: it is sure.",
+    image: "What the model would answer if it ended after each layer: on the whole, and from each patch alone.",
+    text: "What the model would answer if it ended after each layer, at each token. Strong colour: it is sure.",
   },
   theAnswer: (layer) => `${layer}, the answer`,
   whatif: "What if",

@@ -1,5 +1,5 @@
 // Draw an image as the model reads it, drop one, or choose a file.
-import { ARROWS, h } from "../dom.js";
+import { ARROWS, h, on, times } from "../dom.js";
 import { pixelsAsImage } from "../image.js";
 import { words } from "../words.js";
 
@@ -24,8 +24,9 @@ export function drawing(context) {
     drawn.drawImage(pixelsAsImage(pixels, size, channels), 0, 0, canvas.width, canvas.height);
     drawn.strokeStyle = "rgb(120 150 220 / .45)";
     drawn.lineWidth = 1;
-    for (let i = 1; i < grid[0] && grid[0] <= 32; i++) line(drawn, 0, (canvas.height * i) / grid[0], canvas.width, (canvas.height * i) / grid[0]);
-    for (let i = 1; i < grid[1] && grid[1] <= 32; i++) line(drawn, (canvas.width * i) / grid[1], 0, (canvas.width * i) / grid[1], canvas.height);
+    const between = (n) => (n <= 32 ? times(n - 1, (i) => (i + 1) / n) : []);
+    for (const y of between(grid[0])) line(drawn, 0, canvas.height * y, canvas.width, canvas.height * y);
+    for (const x of between(grid[1])) line(drawn, canvas.width * x, 0, canvas.width * x, canvas.height);
     const { hover } = store.values;
     const patch = hover ? hover.token - described.image.n_extra : -1;
     if (patch >= 0) box(drawn, Math.floor(patch / grid[1]), patch % grid[1], grid);
@@ -62,14 +63,14 @@ export function drawing(context) {
     const room = canvas.getBoundingClientRect();
     return [((event.clientY - room.top) / room.height) * rows, ((event.clientX - room.left) / room.width) * columns];
   };
-  canvas.addEventListener("pointerdown", (event) => {
+  on(canvas, "pointerdown", (event) => {
     canvas.setPointerCapture(event.pointerId);
     last = place(event);
     light = event.button !== 2 && !event.shiftKey;
     dot(...last);
     settle();
   });
-  canvas.addEventListener("pointermove", (event) => {
+  on(canvas, "pointermove", (event) => {
     const [y, x] = place(event);
     if (!last) {
       const token = Math.floor((y * grid[0]) / rows) * grid[1] + Math.floor((x * grid[1]) / columns) + described.image.n_extra;
@@ -81,13 +82,13 @@ export function drawing(context) {
     settle();
   });
   const lift = () => (last = null);
-  canvas.addEventListener("pointerup", lift);
-  canvas.addEventListener("pointercancel", lift);
-  canvas.addEventListener("pointerleave", () => store.set({ hover: null }));
-  canvas.addEventListener("contextmenu", (event) => event.preventDefault());
-  canvas.addEventListener("focus", paint);
-  canvas.addEventListener("blur", paint);
-  canvas.addEventListener("keydown", (event) => {
+  on(canvas, "pointerup", lift);
+  on(canvas, "pointercancel", lift);
+  on(canvas, "pointerleave", () => store.set({ hover: null }));
+  on(canvas, "contextmenu", (event) => event.preventDefault());
+  on(canvas, "focus", paint);
+  on(canvas, "blur", paint);
+  on(canvas, "keydown", (event) => {
     if (event.key in ARROWS) pen = pen.map((p, i) => Math.max(0, Math.min(size[i] - 1, p + ARROWS[event.key][i])));
     else if (event.key === " ") {
       light = !event.shiftKey;
@@ -138,8 +139,8 @@ export function drawing(context) {
     ),
     h("p", { class: "note" }, words.patches(size, grid)),
   );
-  area.addEventListener("dragover", (event) => event.preventDefault());
-  area.addEventListener("drop", (event) => {
+  on(area, "dragover", (event) => event.preventDefault());
+  on(area, "drop", (event) => {
     event.preventDefault();
     if (event.dataTransfer.files[0]) open(event.dataTransfer.files[0]);
   });

@@ -1,7 +1,7 @@
 // Gaussian heads as discs on the grid of patches: drag them, resize them, and everything follows.
 import { bars } from "../bars.js";
 import { hue } from "../colours.js";
-import { ARROWS, h, percent, put, s } from "../dom.js";
+import { ARROWS, h, on, percent, put, s, set } from "../dom.js";
 import { pane } from "../pane.js";
 import { words } from "../words.js";
 
@@ -52,8 +52,8 @@ export function gaussianPane(context) {
       const label = s("text", { class: "disc-name" }, String(i));
       drag(circle, i, (start, by) => move(i, [start.centre[0] + by[0], start.centre[1] + by[1]], start.alpha));
       drag(rim, i, (start, by, at) => move(i, start.centre, alphaOf(Math.max(0.05, Math.hypot(at[0] - start.centre[0], at[1] - start.centre[1])))));
-      circle.addEventListener("keydown", (event) => key(event, i));
-      circle.addEventListener("focus", () => ((chosen = i), store.set({ focus: [here().attention, i] }), tell(i)));
+      on(circle, "keydown", (event) => key(event, i));
+      on(circle, "focus", () => store.set({ focus: [here().attention, i] }));
       discs.push({ circle, rim, line, label });
     });
     // The widest first, so that none lies over a smaller one.
@@ -69,7 +69,6 @@ export function gaussianPane(context) {
     else if (event.key === "-") move(i, centre, alpha * 1.3);
     else return;
     event.preventDefault();
-    tell(i);
   }
   function drag(element, i, act) {
     let start = null;
@@ -77,37 +76,32 @@ export function gaussianPane(context) {
       const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(board.getScreenCTM().inverse());
       return [point.y / UNIT, point.x / UNIT];
     };
-    element.addEventListener("pointerdown", (event) => {
+    on(element, "pointerdown", (event) => {
       element.setPointerCapture(event.pointerId);
       start = { at: place(event), ...head(i) };
       session.dragging = true;
       event.preventDefault();
     });
-    element.addEventListener("pointermove", (event) => {
+    on(element, "pointermove", (event) => {
       if (!start) return;
       const at = place(event);
       act(start, [at[0] - start.at[0], at[1] - start.at[1]], at);
-      tell(i);
     });
     const end = () => {
       start = null;
       session.dragging = false;
     };
-    element.addEventListener("pointerup", end);
-    element.addEventListener("pointercancel", end);
+    on(element, "pointerup", end);
+    on(element, "pointercancel", end);
   }
   function place() {
     discs.forEach(({ circle, rim, line, label }, i) => {
       const { centre, alpha, moved } = head(i);
       const [y, x, r] = [centre[0] * UNIT, centre[1] * UNIT, radiusOf(alpha) * UNIT];
-      for (const part of [circle, rim, line]) for (const [name, value] of Object.entries({ cx: x, cy: y, r: Math.max(r, 7) })) part.setAttribute(name, value);
-      label.setAttribute("x", x);
-      label.setAttribute("y", y + 5);
+      for (const part of [circle, rim, line]) set(part, { cx: x, cy: y, r: Math.max(r, 7) });
+      set(label, { x, y: y + 5 });
+      set(circle, { "aria-label": `head ${i}`, "aria-valuenow": centre[0].toFixed(2), "aria-valuetext": sentence(i) });
       line.classList.toggle("moved", moved);
-      const text = sentence(i);
-      circle.setAttribute("aria-label", `head ${i}`);
-      circle.setAttribute("aria-valuenow", centre[0].toFixed(2));
-      circle.setAttribute("aria-valuetext", text);
     });
     undo.disabled = keep.disabled = !store.get("moved").length;
     tell(chosen);
@@ -131,7 +125,7 @@ export function gaussianPane(context) {
     put(
       bound,
       h("h3", {}, "Could a convolution do the same?"),
-      h("p", {}, `A ${size} convolution takes from the ${size} patches around each patch, with a fixed number for each of them. A head can be copied exactly if all of its weight lies on one of these patches. Of each head, so much lies on its strongest patch:`),
+      h("p", {}, `A ${size} convolution takes from the ${size} patches around each patch, with a fixed number for each. It can copy a head exactly if all of its weight lies on one of these patches. So much of each head lies on its strongest patch:`),
       bars(Array.from(single_pixel.data, (value, i) => ({ name: `head ${i}`, value }))),
       probabilities ? h("p", {}, "With the nearest convolutions in the place of all heads, the model would say ", h("strong", {}, described.labels?.[best] ?? String(best)), ` (${percent(probabilities.data[best])}); with its heads it says `, h("strong", {}, store.get("reading")?.header.answer.top[0].name ?? ""), ".") : null,
       h("p", {}, "How far can this layer be off? For inputs between -1 and 1, each number that it gives changes by ", h("strong", {}, Number(header.error_bound).toPrecision(2)), " at most (0: by nothing)."),

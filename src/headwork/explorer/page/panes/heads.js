@@ -18,7 +18,7 @@ export function headsPane(context) {
   const layers = described.attention.map((attention, a) => {
     const row = times(attention.n_heads, (head) => {
       const canvas = h("canvas", { width: 2 * side, height: image ? Math.round((2 * side * image.grid[0]) / image.grid[1]) : 2 * side, "aria-hidden": "true" });
-      const button = h("button", { class: "head-map", onclick: () => store.set({ focus: [a, head] }) }, canvas);
+      const button = h("button", { class: "head-map", onclick: () => (store.set({ focus: [a, head] }), showMap(button)) }, canvas);
       const tick = h("input", { type: "checkbox", checked: true, onchange: () => toggle(a, head, tick.checked) });
       tick.setAttribute("aria-label", `${attention.short}, head ${head} on`);
       const [look, effect] = ["look", "effect"].map((name) => h("span", { class: name }));
@@ -100,4 +100,11 @@ export function headsPane(context) {
   };
   const about = image ? words.headsImage + words.headsFrom(image.n_extra > 0) : words.headsText;
   return pane("heads", words.heads, `${words.headsAbout}${about} ${words.headsUse}`, numbers, h("div", { class: "row" }, trial.button, allOn), trial.note, h("div", { class: "heads" }, layers));
+}
+
+// The large map may be far up or far down on a small screen.
+function showMap(from) {
+  const map = from.closest(".panes").querySelector(".pane-map");
+  const { top, bottom } = map.getBoundingClientRect();
+  if (top > innerHeight - 200 || bottom < 200) map.scrollIntoView();
 }

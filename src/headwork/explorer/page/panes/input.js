@@ -40,8 +40,7 @@ function writing({ described, store }) {
     store.on(["input"], show);
     return h("label", { class: "field" }, h("span", {}, label), area);
   });
-  const tokens = described.input === "text pair" ? [0, 1] : [0];
-  const chips = tokens.map((sequence) => tokenRow(sequence, { described, store }));
+  const chips = fields.map((_, sequence) => tokenRow(sequence, { described, store }));
   const note = h("p", { class: "note" });
   store.on(["reading"], () => {
     const { header } = store.get("reading");

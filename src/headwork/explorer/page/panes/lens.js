@@ -1,6 +1,6 @@
 // What each layer would answer: token by token, or patch by patch.
 import { tint } from "../colours.js";
-import { h, percent, put, times } from "../dom.js";
+import { h, on, percent, put, times } from "../dom.js";
 import { pane } from "../pane.js";
 import { words } from "../words.js";
 
@@ -59,7 +59,7 @@ export function lensPane(context) {
           const [best] = cell(part, layer, t);
           const td = h("td", { "data-token": t, tabIndex: -1, title: listed(part, layer, t).join("\n") }, best.name);
           tint(td, best.p);
-          td.addEventListener("pointerenter", () => (tell(part, layer, t), store.set({ hover: { sequence: last(), token: t } })));
+          on(td, "pointerenter", () => (tell(part, layer, t), store.set({ hover: { sequence: last(), token: t } })));
           return td;
         }),
       ),
@@ -97,7 +97,7 @@ export function lensPane(context) {
         const [best] = cell(part, layer, i + n_extra);
         const element = h("span", { class: "lens-patch", "data-token": i + n_extra, title: `${best.name} ${percent(best.p)}` }, grid[1] <= 16 ? best.name : "");
         tint(element, best.p);
-        element.addEventListener("pointerenter", () => (tell(part, layer, i + n_extra), store.set({ hover: { sequence: 0, token: i + n_extra } })));
+        on(element, "pointerenter", () => (tell(part, layer, i + n_extra), store.set({ hover: { sequence: 0, token: i + n_extra } })));
         return element;
       });
       const box = h("div", { class: "lens-grid", role: "img", "aria-label": `layer ${layer}, row by row: ${cells.slice(0, 64).map((each) => each.textContent).join(" ")}` }, cells);

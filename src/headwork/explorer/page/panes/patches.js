@@ -1,5 +1,5 @@
 // Where a head looks in an image, from one patch: the patch is framed, the weights lie over the image.
-import { ARROWS, h, put, times } from "../dom.js";
+import { ARROWS, h, on, put, times } from "../dom.js";
 import { drawOverlay, pixelsAsImage } from "../image.js";
 
 export class PatchMap {
@@ -18,11 +18,11 @@ export class PatchMap {
       const column = Math.floor(((event.clientX - box.left) / box.width) * grid[1]);
       return Math.max(0, Math.min(grid[0] - 1, row)) * grid[1] + Math.max(0, Math.min(grid[1] - 1, column)) + n_extra;
     };
-    this.canvas.addEventListener("pointermove", (event) => this.point(place(event)));
-    this.canvas.addEventListener("pointerleave", () => this.point(null));
-    this.canvas.addEventListener("pointerdown", (event) => store.set({ query: place(event) }));
-    this.canvas.addEventListener("blur", () => this.point(null));
-    this.canvas.addEventListener("keydown", (event) => {
+    on(this.canvas, "pointermove", (event) => this.point(place(event)));
+    on(this.canvas, "pointerleave", () => this.point(null));
+    on(this.canvas, "pointerdown", (event) => store.set({ query: place(event) }));
+    on(this.canvas, "blur", () => this.point(null));
+    on(this.canvas, "keydown", (event) => {
       const [rows, columns] = ARROWS[event.key] ?? [0, 0];
       const step = rows * grid[1] + columns;
       if (event.key === "Enter" || event.key === " ") store.set({ query: this.at + n_extra });

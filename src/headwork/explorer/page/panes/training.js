@@ -43,7 +43,7 @@ export function trainingPane({ described, store, newLive }) {
     const layers = Object.keys(found.centres[last].layers);
     const boards = layers.map((name) => {
       const board = s("svg", { class: "board small", viewBox: "-240 -240 480 480", role: "img", "aria-label": `centres of ${name}` });
-      return h("figure", {}, board, h("figcaption", {}, name.replace(".", " ")));
+      return h("figure", {}, board, h("figcaption", {}, name.replace("layers.", "layer ")));
     });
     const output = h("output", {});
     const draw = (t) => {
@@ -54,7 +54,7 @@ export function trainingPane({ described, store, newLive }) {
           const path = found.centres.slice(0, t + 1).map((each) => each.layers[name].centre[i]);
           parts.push(s("polyline", { class: "way", stroke: hue(i), points: path.map(([r, c]) => `${40 * c},${40 * r}`).join(" ") }));
           const [r, c] = path.at(-1);
-          parts.push(s("circle", { cx: 40 * c, cy: 40 * r, r: 9, fill: hue(i) }), s("text", { x: 40 * c, y: 40 * r + 5, class: "disc-name" }, String(i)));
+          parts.push(s("circle", { cx: 40 * c, cy: 40 * r, r: 15, fill: hue(i) }), s("text", { x: 40 * c, y: 40 * r + 7, class: "disc-name" }, String(i)));
         });
         boards[k].firstChild.replaceChildren(...parts);
       });

@@ -73,7 +73,7 @@ export function whatifPane(context) {
     put(inputs, line("First input", reading), line("Second input", second));
     if (!second || described.image) return;
     const [mine, theirs] = [reading, second].map(({ header }) => header.sequences[0].strings.length);
-    if (mine !== theirs) inputs.append(h("p", { class: "error" }, `The first has ${mine} tokens, the second ${theirs}: both must have as many. ${theirs < mine ? `Add ${mine - theirs}` : `Take ${theirs - mine} away`}.`));
+    if (mine !== theirs) inputs.append(h("p", { class: "error" }, `The first has ${mine} tokens, the second ${theirs}: both must have as many.`));
   }
   function shown(part) {
     const { header, arrays } = part;
