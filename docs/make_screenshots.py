@@ -9,9 +9,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from headwork.explorer.answering import Answering
@@ -180,11 +182,15 @@ def main(runs: Path, only: str = "") -> None:
 
 
 def make_picture(page: Any, make: Callable[[Any], Any]) -> bytes:
-    """What `make` returns, the whole page or an element of it, once everything on it is there."""
+    """What `make` returns, the whole page or an element of it, once everything on it is there; in 256 colours."""
     settle(page)
     found = make(page)
     page.wait_for_timeout(300)
-    return found.screenshot(full_page=True) if found is page else found.screenshot()
+    picture, small = found.screenshot(full_page=True) if found is page else found.screenshot(), BytesIO()
+    Image.open(BytesIO(picture)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
+        small, "PNG", optimize=True
+    )
+    return small.getvalue()
 
 
 if __name__ == "__main__":

@@ -216,8 +216,10 @@ def test_each_head_is_tried_and_what_the_answer_owes_to_it_is_said(site: Site) -
         losses.append(float(was[best] - now[best]) + (int(now.argmax()) != best))
         if int(now.argmax()) != best:
             assert said == f"→ {subject.name_of(int(now.argmax()))}"
+        elif abs(float(was[best] - now[best])) >= 0.005:
+            assert said == f"{100 * was[best]:.0f} → {100 * now[best]:.0f} %"
         else:
-            assert said == f"{100 * was[best]:.0f} % → {100 * now[best]:.0f} %"
+            assert said == "no change"
     most = int(np.argmax(losses))
     assert f"layer {most // 2}, head {most % 2}" in page.locator(".pane-heads > .note").inner_text()
     page.locator(".tick input").first.click()
@@ -498,6 +500,20 @@ def test_it_fits_phones_and_projectors(site: Site, width: int) -> None:
     page = site.open("image", viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("document.querySelector('.pane-map canvas').getBoundingClientRect().right") <= width
+
+
+@pytest.mark.parametrize("kind", ["text", "pair"])
+def test_the_map_stays_beside_the_heads_and_over_nothing(site: Site, kind: str) -> None:
+    page = site.open(kind, viewport={"width": 1300, "height": 700})
+    page.locator(".map-grid").first.wait_for()
+    seen = []
+    for y in range(0, 2000, 150):
+        page.evaluate("y => scrollTo(0, y)", y)
+        boxes = [page.locator(each).bounding_box() for each in (".pane-map", ".pane-heads", ".tabs")]
+        seen.append(boxes[0]["y"])
+        assert boxes[0]["y"] + boxes[0]["height"] <= boxes[2]["y"]
+        assert boxes[0]["x"] >= boxes[1]["x"] + boxes[1]["width"]
+    assert kind != "pair" or seen.count(seen[2]) > 1  # it has moved along
 
 
 @pytest.mark.parametrize(("width", "n_heads"), [(320, 2), (390, 12), (800, 12), (1250, 4), (1250, 16)])

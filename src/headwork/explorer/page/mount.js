@@ -99,7 +99,7 @@ function build(root, context, note) {
     { class: "panes" },
     h("div", { class: "column-input" }, inputPane(context)),
     described.attention.length ? headsPane(context) : null,
-    described.attention.length ? mapPane(context) : null,
+    described.attention.length ? h("div", { class: "column-map" }, mapPane(context)) : null,
     tabs(context),
   );
   put(root, topBar(context, note), panes);
@@ -120,7 +120,7 @@ function topBar({ described, store }, note) {
     "header",
     { class: "top" },
     h("div", { class: "top-line" }, h("h1", {}, described.name), h("span", { class: "facts" }, facts.join(" · ")), models, theme),
-    h("p", { class: "lead" }, words.lead[described.input], described.name.endsWith("random weights") ? ` ${words.random}` : "", note ? ` ${note}` : ""),
+    h("p", { class: "lead" }, words.lead(described.input), described.name.endsWith("random weights") ? ` ${words.random}` : "", note ? ` ${note}` : ""),
   );
 }
 

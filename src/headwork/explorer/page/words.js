@@ -1,16 +1,14 @@
 // All sentences of the page: another language is another table.
 
+const TOKENS = "cut into tokens: the pieces that it reads one by one, such as letters or parts of words.";
+
 export const words = {
-  lead: {
-    image: "This page runs the model on a small image. Draw, and watch where each of its heads looks.",
-    text: "This page runs the model on a text. Type, and watch which tokens each of its heads looks at.",
-    "text pair": "This page runs the model on a text and its translation. Type, and watch which tokens each head looks at.",
-  },
+  lead: (input) => `This page runs the model on ${{ image: "a small image. Draw", text: "a text. Type", "text pair": "a text and its translation. Type" }[input]}, and watch where each of its heads looks.`,
   input: "Input",
   inputAbout: {
     image: "What the model sees, cut into patches: small squares, which it reads like words. Draw, drop a picture, or take one of the test images.",
-    text: "What the model reads, cut into tokens: the pieces that it reads one by one, such as letters or parts of words. Point at a token to see it everywhere; click it to look from there.",
-    "text pair": "What the model reads (source) and writes (target), cut into tokens: the pieces that it reads one by one, such as letters or parts of words. Leave the target empty to let the model write it.",
+    text: `What the model reads, ${TOKENS} Point at a token to see it everywhere; click it to look from there.`,
+    "text pair": `What the model reads (source) and writes (target), ${TOKENS} Leave the target empty to let the model write it.`,
   },
   patches: ([rows, columns], grid) => {
     const side = [rows / grid[0], columns / grid[1]];

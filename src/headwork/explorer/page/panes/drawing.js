@@ -30,7 +30,7 @@ export function drawing(context) {
     const { hover } = store.values;
     const patch = hover ? hover.token - described.image.n_extra : -1;
     if (patch >= 0) box(drawn, Math.floor(patch / grid[1]), patch % grid[1], grid);
-    if (canvas === document.activeElement) box(drawn, pen[0], pen[1], size);
+    if (canvas.matches(":focus-visible")) box(drawn, pen[0], pen[1], size);
   };
   const line = (c, ...p) => (c.beginPath(), c.moveTo(p[0], p[1]), c.lineTo(p[2], p[3]), c.stroke());
   const box = (c, row, column, [r, k]) => {

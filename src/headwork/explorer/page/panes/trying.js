@@ -8,6 +8,7 @@ export function tryEachOff({ described, store, session, newLive }, cells, isOff)
   const button = h("button", { onclick: () => run() }, words.tryAll);
   const isPair = described.input === "text pair";
   const shareOf = ({ header }, id) => header.answer.top.find((each) => each.id === id)?.probability ?? 0;
+  const name = described.input === "text" ? words.quote : String;
   let found = null;
   const live = newLive("try", (part) => (found = part), (sentence) => (note.textContent = sentence));
   const clear = () => {
@@ -30,16 +31,17 @@ export function tryEachOff({ described, store, session, newLive }, cells, isOff)
       if (!(await live.question({ question: "Read", about }))) return;
       const [now, after] = [saidBy(found), isPair ? null : shareOf(found, id)];
       const changes = now !== was;
-      put(cell.effect, changes ? h("strong", {}, `→ ${now}`) : isPair ? "no change" : `${percent(before)} → ${percent(after)}`);
+      const moves = !isPair && Math.abs(before - after) >= 0.005;
+      put(cell.effect, changes ? h("strong", {}, `→ ${now}`) : moves ? `${percent(before).slice(0, -2)} → ${percent(after)}` : "no change");
       const loss = (changes ? 1 : 0) + (isPair ? 0 : before - after);
       if (loss > (most?.loss ?? 0)) most = { cell, loss, now, after, changes };
     }
-    note.textContent = most ? verdict(most, was, before) : `Without any single one of them it stays ${was}.`;
+    note.textContent = most ? verdict(most, was, before) : `It stays ${name(was)} without any one of them.`;
   }
   function verdict({ cell, now, after, changes }, was, before) {
-    const name = `${described.attention[cell.a].short}, head ${cell.head}`;
-    if (changes) return `The answer needs ${name}: without it, ${was} becomes ${now}. Untick it to see.`;
-    return `No single head turns the answer. ${name} is missed most: without it, ${was} goes from ${percent(before)} to ${percent(after)}. Untick it, then try again.`;
+    const head = `${described.attention[cell.a].short}, head ${cell.head}`;
+    if (changes) return `The answer needs ${head}: without it, ${name(was)} becomes ${name(now)}. Untick it to see.`;
+    return `No single head turns the answer. ${head} is missed most: without it, ${name(was)} goes from ${percent(before)} to ${percent(after)}. Untick it, then try again.`;
   }
   return { button, note };
 }
