@@ -2,6 +2,7 @@
 
 import copy
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +13,11 @@ from torch.nn import functional as F
 from headwork.checks import check_positive
 from headwork.functional.int8 import Int8Matrix, check_int8
 from headwork.generation import generate
+from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.embeddings import LMHead, TokenEmbedding
+from headwork.layers.feed_forward import FeedForward
 from headwork.layers.int8 import Int8Embedding, Int8Linear, Int8LMHead
+from headwork.layers.mixture_of_experts import MixtureOfExperts
 from headwork.models import describe
 from headwork.models.model import evaluation_mode
 from headwork.public import PublicNames
@@ -26,9 +30,10 @@ MEGABYTE = 1e6
 def quantize(model: nn.Module, *, bits: int = 8) -> nn.Module:
     """The model with the weights of its linear maps, token embeddings and language-model head in int8; for the CPU.
 
-    The model itself stays as it is. Rows of weights have a scale each, and so has each token at every product: neither
-    batch, padding nor cache change an answer. Norms, positions, biases, attention and convolutions stay in float32. The
-    result neither learns nor can be saved: save the model, and quantise it after loading.
+    The model itself stays as it is. Rows of weights have a scale each, and so has each token at every product. In a
+    model of text, attention and activations are computed in float64 (see `_before_sums`): neither batch, padding, cache
+    nor prompt lookup change an answer. Norms, positions, biases and convolutions stay in float32. The result neither
+    learns nor can be saved: save the model, and quantise it after loading.
 
     >>> config = hw.models.DecoderConfig(vocab=100, d_model=8, n_layers=2, heads=hw.choices.Heads(n_heads=2),
     ...     feed_forward=hw.choices.FeedForward(d_ff=32))
@@ -38,17 +43,47 @@ def quantize(model: nn.Module, *, bits: int = 8) -> nn.Module:
     check_bits(bits)
     check_int8()
     rounded: dict[int, nn.Module] = {}
+    precise = _before_sums(model)
     tied = {head.vocab for head in model.modules() if type(head) is LMHead and head.weight is None}
     for module in model.modules():
         if type(module) is nn.Linear:
-            rounded[id(module)] = Int8Linear(module)
+            rounded[id(module)] = Int8Linear(module, torch.float64 if id(module) in precise else torch.float32)
         elif type(module) is LMHead:
             rounded[id(module)] = Int8LMHead(module)
         elif type(module) is TokenEmbedding and module.name == "token ids":
             rounded[id(module)] = Int8Embedding(module, tied=len(module.table) in tied)
     if not rounded:
         raise ValueError(f"model must have linear maps to quantise, got {type(model).__name__} without any")
-    return copy.deepcopy(model, {**rounded}).eval().requires_grad_(False)  # what is in the memo is not copied
+    quantised = copy.deepcopy(model, {**rounded}).eval().requires_grad_(False)  # what is in the memo is not copied
+    if precise:
+        for attention in _parts(quantised, MultiHeadAttention):
+            for name, child in attention.named_children():
+                if name != "out":  # norms and codes of positions meet queries and keys
+                    child.double()
+    return quantised
+
+
+def _before_sums(model: nn.Module) -> set[int]:
+    """Which maps of a model of text have results that go into attention, an activation or a choice of experts.
+
+    A kernel adds in another order for one token than for many, and computes an exponential at the end of its table by
+    another formula. In float32 the last digit then differs, which now and then moves a number across a half where it
+    is rounded to 8 bits: a hundredth of it instead of a ten-millionth. What differs in float64 is lost when it is
+    rounded to float32. All else is the same for a token wherever it stands: whole numbers, norms of a row, sums of two.
+    """
+    description = describe(model)
+    if description is not None and description.input == "image":  # always the same number of tokens, and no padding
+        return set()
+    return {
+        id(module)
+        for part in _parts(model, MultiHeadAttention, FeedForward, MixtureOfExperts)
+        for name, module in part.named_modules()
+        if name.split(".")[-1] not in ("out", "down")
+    }
+
+
+def _parts(model: nn.Module, *kinds: type[nn.Module]) -> Iterator[nn.Module]:
+    return (module for module in model.modules() if isinstance(module, kinds))
 
 
 def check_bits(bits: int) -> None:

@@ -12,14 +12,15 @@ from headwork.layers.linear import OneToken
 
 
 class Int8Linear(nn.Module):
-    """W x + b, where W is rounded to 8 bits row by row, and x token by token.
+    """W x + b, where W is rounded to 8 bits row by row, and x token by token; the result has the given precision.
 
     >>> Int8Linear(nn.Linear(8, 3))(torch.zeros(2, 5, 8)).shape
     torch.Size([2, 5, 3])
     """
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
+        self.dtype = dtype
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.matrix = Int8Matrix(linear.weight)
         self.bias = _frozen(linear.bias)
@@ -32,12 +33,12 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d_in"]) -> Float[Tensor, "*batch d_out"]:
         check_input(x)
-        y = self.matrix(x.reshape(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
+        y = self.matrix(x.reshape(-1, self.in_features), self.dtype).view(*x.shape[:-1], self.out_features)
         return y if self.bias is None else y + self.bias
 
     def one_token(self) -> OneToken:
-        matrix, bias = self.matrix, self.bias
-        return matrix if bias is None else lambda x: matrix(x).add_(bias)
+        matrix, bias, dtype = self.matrix, self.bias, self.dtype
+        return lambda x: matrix(x, dtype) if bias is None else matrix(x, dtype).add_(bias)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, int8"
@@ -119,8 +120,8 @@ class Int8LMHead(LMHead):
 
 
 def check_input(x: Tensor) -> None:
-    if x.dtype != torch.float32 or x.device.type != "cpu":
-        raise ValueError(f"x must be in float32 on the CPU for weights in int8, got {x.dtype} on {x.device}")
+    if x.dtype not in (torch.float32, torch.float64) or x.device.type != "cpu":
+        raise ValueError(f"x must be in float32 or float64 on the CPU for weights in int8, got {x.dtype} on {x.device}")
     if x.requires_grad and torch.is_grad_enabled():
         raise ValueError("x must not require a gradient: none goes through weights in int8; use the float32 model")
 
