@@ -12,7 +12,7 @@ import headwork as hw
 from headwork import choices
 from headwork.generation import generate, translate
 from headwork.generation.reading import TextReader
-from headwork.layers.int8 import Int8Embedding, Int8Linear, Int8LMHead
+from headwork.layers.int8 import Int4Linear, Int8Embedding, Int8Linear, Int8LMHead, precision_of
 from headwork.quantization import compare, megabytes, perplexity
 
 from ..generation.lively import lively
@@ -123,7 +123,7 @@ def scores_of_each_step(model: Any, ids: Tensor, n_new: int) -> tuple[Tensor, li
     return ids[:, -n_new:], scores
 
 
-def check_ways_to_ask(changes: dict[str, Any], n_new: int, seed: int) -> None:
+def check_ways_to_ask(changes: dict[str, Any], n_new: int, seed: int, bits: int = 8) -> None:
     """Whole or token by token, guessed ahead, alone or beside longer and shorter ones: the same scores, bit by bit.
 
     A difference in the last bit is seldom one in a rounded number, but then it is a hundredth.
@@ -133,7 +133,7 @@ def check_ways_to_ask(changes: dict[str, Any], n_new: int, seed: int) -> None:
     wide: dict[str, Any] = {"d_model": 120, "n_layers": 6}  # so many numbers that some are near a half
     if changes.get("position", POSITIONS["learned"]) == POSITIONS["learned"]:
         wide["position"] = choices.LearnedPositions(max_tokens=80)
-    model, texts = hw.quantize(with_near_ties(decoder(**{**changes, **wide}))), []
+    model, texts = hw.quantize(with_near_ties(decoder(**{**changes, **wide})), bits=bits), []
     for ids in prompts:
         text, scores = scores_of_each_step(model, ids, n_new)
         read = TextReader(model)
@@ -146,9 +146,9 @@ def check_ways_to_ask(changes: dict[str, Any], n_new: int, seed: int) -> None:
     assert together.equal(torch.stack(texts))
 
 
-@pytest.mark.parametrize("name", ["gpt2", "buckets", "experts"])
-def test_the_same_text_however_it_is_asked(name: str) -> None:
-    check_ways_to_ask(EVERY_DECODER[name], n_new=4, seed=0)
+@pytest.mark.parametrize(("name", "bits"), [("gpt2", 8), ("buckets", 8), ("experts", 8), ("llama", 4)])
+def test_the_same_text_however_it_is_asked(name: str, bits: int) -> None:
+    check_ways_to_ask(EVERY_DECODER[name], n_new=4, seed=0, bits=bits)
 
 
 @pytest.mark.slow
@@ -235,9 +235,40 @@ def test_its_products_are_not_counted() -> None:
     assert any(row.name == "layers.0.attention.weights" for row in hw.trace(model, some_ids(1, 3)))
 
 
-def test_bits() -> None:
-    with pytest.raises(ValueError, match=r"bits must be 8, got 4: PyTorch multiplies with 4 bits slower"):
-        hw.quantize(decoder(), bits=4)
+@pytest.mark.parametrize("bits", [0, 2, 16])
+def test_bits(bits: int) -> None:
+    with pytest.raises(ValueError, match=rf"bits must be 4 or 8, got {bits}$"):
+        hw.quantize(decoder(), bits=bits)
+
+
+@every_decoder
+def test_in_4_bits_every_linear_map_is_rounded_and_nothing_else(changes: dict[str, Any]) -> None:
+    """The golden model: the weights that the rounded ones stand for, in float32; what differs is bfloat16 and int8."""
+    model = in_float32(decoder(**changes))
+    quantised, rounded = hw.quantize(model, bits=4), copy.deepcopy(model)
+    names = dict(quantised.named_modules())
+    with torch.no_grad():
+        for name, module in rounded.named_modules():
+            if type(module) is nn.Linear:
+                assert type(names[name]) is Int4Linear
+                module.weight.copy_(names[name].weight)
+    ids = some_ids(3, 7)
+    rounding = (quantised(ids) - rounded(ids)).norm() / rounded(ids).norm()
+    assert 0 < rounding < 0.05
+    assert precision_of(quantised) == "int4"
+    assert quantised.one_token() is not None or "split" in str(changes.get("heads")).lower()
+
+
+def test_what_changed_in_4_bits_is_measured(tmp_path: Path) -> None:
+    model = in_float32(decoder(d_model=96))
+    quantised = hw.quantize(model, bits=4)
+    assert megabytes(quantised) < megabytes(hw.quantize(model)) < megabytes(model)
+    measured = compare(model, quantised, some_ids(1, 9)[0], n_prompt=3, n_new_tokens=2)
+    assert str(measured).split()[:2] == ["float32", "int4"]
+    with pytest.raises(ValueError, match=r"a model in int4 is not saved: save the one in float32"):
+        hw.save(quantised, tmp_path / "a")
+    with pytest.raises(ValueError, match=r"products to be counted, got one in int4"):
+        hw.cost(quantised, some_ids(1, 3))
 
 
 def test_a_model_without_linear_maps() -> None:

@@ -71,6 +71,11 @@ class Int8Matrix:
         quantised, _ = torch.ops.quantized.linear_unpack(self._packed)
         return quantised.int_repr(), quantised.q_per_channel_scales().float()
 
+    def dequantised(self) -> Float[Tensor, "d_out d_in"]:
+        """What the rounded weights stand for."""
+        whole, scale = self.unpack()
+        return whole * scale[:, None]
+
     def __getstate__(self) -> tuple[Tensor, Tensor]:
         """For copies and for other processes: how it is packed depends on the processor."""
         return self.unpack()
