@@ -64,7 +64,7 @@ class Int8Matrix:
         self, x: Float[Tensor, "token d_in"], dtype: torch.dtype = torch.float32
     ) -> Float[Tensor, "token d_out"]:
         size = torch.linalg.vector_norm(x, math.inf, -1, keepdim=True).clamp_min_(torch.finfo(torch.float32).tiny)
-        return self._product((x / size).float(), *self._rounding, self._packed).to(dtype).mul_(size)
+        return self._product((x / size).float(), *self._rounding, self._packed).to(dtype).mul_(size.to(dtype))
 
     def unpack(self) -> tuple[Int8[Tensor, "d_out d_in"], Float[Tensor, "d_out"]]:
         """The whole numbers, and the scale of each row."""

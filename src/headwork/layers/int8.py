@@ -26,7 +26,7 @@ class Int8Linear(nn.Module):
         self.dtype = dtype
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.matrix = self._round(linear.weight)
-        self.bias = _frozen(linear.bias)
+        self.bias = _frozen(linear.bias, dtype)  # kernels for two precisions at once are slow
 
     @property
     def weight(self) -> Float[Tensor, "d_out d_in"]:
@@ -172,5 +172,5 @@ def refuse_to_save(precision: str = "int8") -> None:
     )
 
 
-def _frozen(bias: Tensor | None) -> nn.Parameter | None:
-    return None if bias is None else nn.Parameter(bias.detach().clone(), requires_grad=False)
+def _frozen(bias: Tensor | None, dtype: torch.dtype = torch.float32) -> nn.Parameter | None:
+    return None if bias is None else nn.Parameter(bias.detach().to(dtype, copy=True), requires_grad=False)
