@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from headwork.checking import finding, runner
-from headwork.checking.calling import Candidate
+from headwork.checking.calling import Candidate, missing_parts
 from headwork.checking.flags import try_flags
 from headwork.checking.invariants import Broken, broken
 from headwork.checking.judging import Evidence, Explanation, explain, gather
@@ -24,6 +24,7 @@ from headwork.checking.report import Finding, Report
 from headwork.checking.runner import ForkServer, Program, ProgramDiedError, ProgramError, Walls
 from headwork.checking.shrinking import pair, smallest_case
 from headwork.checking.subjects.attention import NO_CAUSAL
+from headwork.checking.subjects.blocks import USUAL_SIZES
 from headwork.checking.subjects.every import SUBJECTS
 
 
@@ -113,12 +114,12 @@ def check_file(
     source = finding.read_source(path)
     with contextlib.ExitStack() as stack:
         forks = server or stack.enter_context(ForkServer())
-        reports = _check_source(source, path, name, subject, hints, walls, forks, seed, shown or path.name, double=True)
-        if any(_wants_single(r) for r in reports):
-            again = _check_source(
-                source, path, name, subject, hints, walls, forks, seed, shown or path.name, double=False
-            )
-            reports = [b if _wants_single(a) else a for a, b in zip(reports, again, strict=True)]
+        said = shown or path.name
+        reports = _check_source(source, path, name, subject, hints, walls, forks, seed, said, double=True)
+        for i, report in enumerate(reports):
+            if _wants_single(report) and report.name != path.name:  # not the file as a whole
+                again = _check_source(source, path, report.name, subject, hints, walls, forks, seed, said, double=False)
+                reports[i] = again[0]
         return reports
 
 
@@ -349,6 +350,11 @@ def _could_not_run(
             sentence = f"It could not run: {_words(skipped[problem.missing])}"
     elif problem is not None:
         sentence = f"It could not run: {problem}"
+    elif missing := missing_parts(candidate, USUAL_SIZES):
+        sentence = (
+            f"It could not be made: its constructor takes modules ({', '.join(missing)}) that no class of the file makes;"
+            f" make one in the file (mine = {candidate.name}(...)), and check mine"
+        )
     else:
         arguments = ", ".join(p["name"] for p in candidate.parameters)
         sentence = (

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 ATTENTION, LAYER, FEED = r"(?i)att|mha|head|sdpa", r"(?i)layer|block", r"(?i)feed|ffn?$|mlp|position_?wise"
@@ -169,12 +170,40 @@ def _hit(feature: Feature, lines: Sequence[str], numbers: Sequence[int]) -> int 
     return None
 
 
+@lru_cache(64)
 def own_source(source: str, name: str) -> str:
     """The lines of a function or class, and of what it uses of the same file."""
     lines = source.splitlines()
     return "\n".join(_code(lines[n - 1]) for _, numbers in _parts(source, name)[:-1] for n in numbers) or source
 
 
+@lru_cache(64)
+def called_arguments(source: str, name: str) -> frozenset[str]:
+    """Arguments of a constructor that the class calls, clones or loops over: they are modules."""
+    kind = next((n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name), None)
+    if kind is None:
+        return frozenset()
+    kept: dict[str, str] = {}
+    used: set[str] = set()
+    for node in ast.walk(kind):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                pairs = (
+                    zip(target.elts, node.value.elts, strict=False)
+                    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+                    else [(target, node.value)]
+                )
+                kept |= {a.attr: b.id for a, b in pairs if isinstance(a, ast.Attribute) and isinstance(b, ast.Name)}
+        elif isinstance(node, ast.Call):
+            used.add(ast.unparse(node.func))
+            if re.search(r"clone|copy", ast.unparse(node.func)):
+                used |= {ast.unparse(a) for a in node.args}
+        elif isinstance(node, ast.For | ast.comprehension):
+            used |= set(re.findall(r"self\.\w+", ast.unparse(node.iter)))
+    return frozenset(b for a, b in kept.items() if f"self.{a}" in used) | frozenset(used)
+
+
+@lru_cache(64)
 def is_whole(source: str, name: str) -> bool:
     """Whether a function or class uses no part of another file."""
     known = r"(torch|math|numpy|einops|typing|dataclasses|functools|collections|copy|abc|enum|os|sys|time|random|__future__|itertools|re|json|jaxtyping)\b"
@@ -197,6 +226,7 @@ def _code(line: str) -> str:
     return "" if re.match(r"\s*(\"\"\"|''')", line) else re.sub(r"(^|\s)#.*$", "", line)
 
 
+@lru_cache(64)
 def _parts(source: str, name: str) -> list[tuple[str, list[int]]]:
     """Numbers of lines to search, with whose they are: what runs in a call first, then constructors, then the rest."""
     tree = ast.parse(source)

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -171,8 +172,7 @@ def rest_wirings(
     ]
     last = [w for _, w in norms(rest) if w["weight"].shape == (d,)]
     ends: list[tuple[Tensor | None, Tensor | None]] = [(own["weight"], own.get("bias")) for _, own in heads[-1:]]
-    if not ends:
-        ends = [(None, None), *((t, None) for _, t in tables[:1])]
+    ends += [(None, None), *((t, None) for _, t in (tables[:1] if not ends else ()))]
     for head, bias in ends:
         yield {
             "tokens": tables[0][1] if tables else None,
@@ -187,6 +187,11 @@ def rest_wirings(
                 (t.reshape(1, 1, d) for n, t in rest.items() if t.numel() == d and re.search(r"(?i)cls|class", n)), None
             ),
         }
+
+
+def of_width(wirings: Sequence[Weights], width: int, d: int) -> tuple[Weights, ...]:
+    """The wirings whose head gives so many numbers; without a head, a model gives as many as it is wide."""
+    return tuple(w for w in wirings if (d if w["head"] is None else w["head"].shape[0]) == width)
 
 
 def text_wirings(block: Block, n_out: Sequence[int]) -> Iterator[Weights]:
@@ -215,7 +220,7 @@ def ids_case(reading: Reading, number: int) -> Case:
 def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: int) -> Iterator[Reading]:
     """Models that read ids and return "batch token number" (rank 3) or "batch number" (rank 2)."""
     for block in blocks(candidate, MODEL_SIZES):
-        wirings = tuple(wire(block, n_out))[:24]
+        wirings = tuple(wire(block, n_out))[:48]
         if not wirings:
             continue
         for assignment in assignments(
@@ -237,17 +242,17 @@ def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: 
             plain = _model_run(candidate, block, assignment, None, rank)
             mask = "mask" in assignment.roles.values()
             try:
-                works = "output" in plain(ids_case(Reading((), plain, facts=facts), 0))
+                answer = plain(ids_case(Reading((), plain, facts=facts), 0))
             except ProgramError as error:
                 if error.is_final or not mask:
                     raise
-                works = False
-            if works:
+                answer = {}
+            if "output" in answer:
                 yield Reading(
                     (*said, "no mask given") if mask else said,
                     plain,
                     0.6 if mask else 0.0,
-                    wirings,
+                    of_width(wirings, answer["output"].shape[-1], block.d_model),
                     {**facts, "partial": mask},
                 )
             if mask:
@@ -258,8 +263,10 @@ def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: 
                             (*said, f"mask: {meaning_said}"), run, 0.0, wirings, {**facts, "mask": KIND_OF_RANK[order]}
                         )
                         try:
-                            if "output" in run(ids_case(reading, 0)):
-                                yield reading
+                            answer = run(ids_case(reading, 0))
+                            if "output" in answer:
+                                own = of_width(wirings, answer["output"].shape[-1], block.d_model)
+                                yield replace(reading, wirings=own)
                         except ProgramError as error:
                             if error.is_final:
                                 raise
@@ -379,7 +386,7 @@ def pair_wirings(block: Block) -> Iterator[Weights]:
 
 def pair_readings(candidate: Candidate) -> Iterator[Reading]:
     for block in blocks(candidate, MODEL_SIZES):
-        wirings = tuple(pair_wirings(block))[:24]
+        wirings = tuple(pair_wirings(block))[:48]
         if not wirings:
             continue
         for assignment in assignments(
@@ -432,8 +439,10 @@ def pair_readings(candidate: Candidate) -> Iterator[Reading]:
                     )
                     reading = Reading(said, run, 0.0, wirings, facts)
                     try:
-                        if "output" in run(pair_case(reading, 0)):
-                            yield reading
+                        answer = run(pair_case(reading, 0))
+                        if "output" in answer:
+                            own = of_width(wirings, answer["output"].shape[-1], block.d_model)
+                            yield replace(reading, wirings=own)
                     except ProgramError as error:
                         if error.is_final or not taken:
                             raise
@@ -482,7 +491,7 @@ ENCODER_DECODER = Subject(
         Mistake("source_padding", "not hidden", "The padding of the source is not hidden.", "Look at the masks.", "Does a longer padding change the result?", ("source mask", "mask"), "which-mask-goes-where"),
         Mistake("source_padding", "not hidden in cross-attention", "The padding of the source is not hidden in cross-attention.", "Look at the masks.", "Which mask belongs to cross-attention?", ("decoder call", "cross", "mask"), "which-mask-goes-where"),
         Mistake("source_padding", "not hidden in the encoder", "The padding of the source is not hidden in the encoder.", "Look at the masks.", "Does a longer padding change the result?", ("source mask", "mask"), "which-mask-goes-where"),
-        *layers.CROSS_MISTAKES, *(m for m in PARTS if m.option != "causal"),
+        *(m for m in layers.CROSS_MISTAKES if m.option != "target_mask"), *(m for m in PARTS if m.option != "causal"),
     ),
     conventions=CONVENTIONS, readings=pair_readings, cases=pair_case, expected=pair_expected, kinds=("class", "instance"), strict=False, n_cases=2,
 )  # fmt: skip
@@ -517,7 +526,7 @@ def image_wirings(block: Block) -> Iterator[Weights]:
 
 def image_readings(candidate: Candidate) -> Iterator[Reading]:
     for block in blocks(candidate, {**MODEL_SIZES, "n_tokens": images.N}):
-        wirings = tuple(image_wirings(block))[:24]
+        wirings = tuple(image_wirings(block))[:48]
         if not wirings:
             continue
         for assignment in assignments(candidate.parameters, ("image",), (), {"flag": None, "mask": None}):
@@ -542,8 +551,9 @@ def image_readings(candidate: Candidate) -> Iterator[Reading]:
                 wirings,
                 facts,
             )
-            if "output" in run(images.patch_cases(reading, 0)):
-                yield reading
+            answer = run(images.patch_cases(reading, 0))
+            if "output" in answer:
+                yield replace(reading, wirings=of_width(wirings, answer["output"].shape[-1], block.d_model))
 
 
 def image_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
