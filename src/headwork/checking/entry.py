@@ -203,7 +203,11 @@ def _load(
     while (root / "__init__.py").exists():
         package.insert(0, root.name)
         root = root.parent
-    paths = [] if walls.untrusted else [str(folder), str(root), str(folder.parent)]
+    paths = [str(folder), str(folder.parent)]
+    if package:  # its root comes first: a file in it may be called as it is
+        paths.insert(0, str(root))
+    if walls.untrusted:
+        paths = []
     program = forks.start(walls)
     program.double = double
     if seed is not None:
@@ -409,7 +413,7 @@ def _report(
                 certainty="it agrees with no known mistake; this holds for every right program",
                 **common,
             )
-        if subject.strict and found.sure:
+        if subject.strict and found.sure and evidence.readings[0][0].facts.get("named", True):
             sentence = f"This is not {subject.title}, and no mistake that is known gives its numbers."
             finding_ = Finding("unexplained", sentence, ("Compare with the definition.", "Which step differs?"), None)
             return Report(

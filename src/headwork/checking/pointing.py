@@ -33,7 +33,7 @@ FEATURES: dict[str, Feature] = {
     "base 2": Feature(r"exp2|2(\.0)?\s*\*\*|pow\(2"),
     "sigmoid": Feature(r"sigmoid", owner=ATTENTION),
     "scale": Feature(r"sqrt|\*\*\s*\(?-?\s*(0?\.5|0?\.25|2|1\s*/\s*[24])|(?i:scale(?!d_dot)|temper)|/\s*(self\.)?(math\.)?d(_k|_model|im|k|_head)?\b|/\s*\w*\.(size|shape)|rsqrt|pow\(", owner=ATTENTION),
-    "width": Feature(r"(?:sqrt\(|\(|/|\*)\s*\(?((?:self\.)?(?!\w*(?:d_model|dim_model|hidden|emb|dropout))(?:\w+_)?(?:d|dk|d_k|d_head|dim|head_dim|dim_head|scale|depth|scaling|inv_scale|norm_fact)\w*)\b\)*\s*(?:\*\*|,|\)|$)", owner=ATTENTION, follow=True),
+    "width": Feature(r"(?:sqrt\(|\(|/|\*)\s*\(?((?:self\.)?(?!\w*(?:d_model|dim_model|hidden|emb|dropout|device|dtype|data))(?:\w+_)?(?:d|dk|d_k|d_head|dim|head_dim|dim_head|scale|depth|scaling|inv_scale|norm_fact)\w*)\b\)*\s*(?:\*\*|,|\)|$)", owner=ATTENTION, follow=True),
     "scores": Feature(r"@|matmul|bmm|einsum|cdist|normalize|dot\(|baddbmm|\bmm\(|F\.cosine_similarity|scaled_dot_product_attention\(", owner=ATTENTION),
     "normalize": Feature(r"normalize|norm\(|cosine", owner=ATTENTION),
     "weights": Feature(r"(?:(?:matmul|bmm|einsum|mm|dot)\((?:[\"'][^\"']*[\"'],)?\s*|\(|return |=\s*)\(?(?!torch\b|np\b|F\b)(\w+)(?:\s*@|,|\.matmul|\.bmm|\.mm\()", "last", owner=ATTENTION, follow=True),

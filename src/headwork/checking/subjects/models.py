@@ -61,6 +61,7 @@ CONVENTIONS = (
     Convention("embedding", "scaled", "embedding times sqrt(d)"),
     Convention("positions", "sinusoidal", "sinusoidal positions"),
     Convention("positions", "none", "no positions"),
+    Convention("head", "log-softmax", "returns log-probabilities"),
 )
 PARTS = tuple(m for m in (*layers.LAYER_MISTAKES, *layers.PARTS))
 
@@ -68,6 +69,8 @@ PARTS = tuple(m for m in (*layers.LAYER_MISTAKES, *layers.PARTS))
 def unlikely(candidate: Candidate, wirings: Sequence[Weights]) -> set[tuple[str, object]]:
     """Conventions that source and parameters rule out."""
     gone = layers.unlikely(candidate)
+    if candidate.source and "log_softmax" not in candidate.source.lower().replace("logsoftmax", "log_softmax"):
+        gone.add(("head", "log-softmax"))
     if all(w.get("positions") is not None or w.get("source", {}).get("positions") is not None for w in wirings):
         gone |= {("positions", "sinusoidal"), ("positions", "none")}
     return gone
@@ -139,6 +142,8 @@ def finish(x: Tensor, w: Weights, how: How) -> Tensor:
 
 def to_logits(x: Tensor, w: Weights, how: How) -> Tensor:
     logits = F.linear(x, w["head"], w["head_bias"]) if w["head"] is not None else x
+    if how.get("head") == "log-softmax":
+        return logits.log_softmax(-1)
     return logits.softmax(-1) if how.get("head") == "softmax" else logits
 
 
@@ -471,7 +476,7 @@ def pair_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
     hides = how.get("source_padding") != "not hidden"
     own = {k: v for k, v in how.items() if k not in ("causal", "source", "order", "memory_mask", "final_norm")}
     seen = case["encoder_visible"] if hides and how.get("source_padding") != "not hidden in the encoder" else None
-    memory = finish(run_stack(embed(case["ids"], w["source"], how), w["encoder"], seen, own, heads), w["source"], {})
+    memory = finish(run_stack(embed(case["ids"], w["source"], how), w["encoder"], seen, own, heads), w["source"], own)
     causal = how.get("causal")
     visible = None if causal else case["visible"]
     inner = dict(how)
