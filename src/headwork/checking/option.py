@@ -93,6 +93,8 @@ class Subject:
             wrong: dict[str, object] = {m.option: m.value for m in chosen}
             if len(wrong) < n_mistakes or any(m.option in wrong for m in already):
                 continue
+            if any((m.option, m.value) in gone for m in chosen):
+                continue
             if base is not None:
                 yield {**base, **wrong}, (*already, *chosen)
                 continue

@@ -432,7 +432,7 @@ def add_forward(kind: type[nn.Module]) -> None:
         result = self.decode(*(given[role(p["name"])] for p in decode if wanted(p)))
         return result if last is None else getattr(self, last)(result)
 
-    kind.forward = forward  # type: ignore[method-assign]
+    kind.forward = forward
 
 
 def fill_lazy(made: nn.Module, width: int = 12) -> None:

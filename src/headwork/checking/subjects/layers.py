@@ -156,7 +156,11 @@ def unlikely(candidate: Candidate) -> set[tuple[str, object]]:
     gone: set[tuple[str, object]] = {("activation", v) for v in signs if v not in there} if there else set()
     if not re.search(r"\.std\(", own):
         gone.add(("form", "annotated"))
-    if not re.search(r"sqrt|\*\*\s*0?\.5|pow\(", own):
+    root = r"(sqrt|\*\*\s*\(?(0?\.5|1\s*/\s*2)|pow\(|scal)"
+    if not re.search(
+        rf"\*[^\n]*{root}[^\n]*|{root}[^\n]*\*[^*]",
+        re.sub(r"\n[^\n]*(score|energy|attn|attention|softmax|@|matmul)[^\n]*", "", own),
+    ):
         gone.add(("embedding", "scaled"))
     if not re.search(r"tri[lu]|causal|mask|inf\b|subsequent", own):
         gone.add(("causal", "past"))

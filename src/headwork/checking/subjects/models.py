@@ -438,9 +438,14 @@ def pair_readings(candidate: Candidate) -> Iterator[Reading]:
                         "not": unlikely(candidate, wirings),
                         "masks": bool(taken),
                     }
+                    if taken:
+                        facts |= {"meaning": meaning, "general": True, "mask roles": tuple(taken)}
                     said = (
                         assignment.said([p["name"] for p in candidate.parameters]),
-                        *((f"masks given: {meaning}",) if taken else ("masks made inside",)),
+                        "source and target [batch, token]",
+                        f"masks given: {dict(zip(MEANINGS.values(), MEANINGS, strict=True))[meaning]}"
+                        if taken
+                        else "masks made inside",
                     )
                     reading = Reading(said, run, 0.0, wirings, facts)
                     try:
@@ -458,10 +463,11 @@ def pair_case(reading: Reading, number: int) -> Case:
     n, m = N, N - 1
     ids, target = (torch.randint(1, VOCAB, (2, k), generator=generator) for k in (n, m))
     real = torch.ones(2, n, dtype=torch.bool)
-    if number == 0:
+    hides = not reading.facts.get("partial")
+    if number == 0 and hides:
         real[1, -2:] = False
         ids[1, -2:] = PAD
-    causal = torch.ones(m, m, dtype=torch.bool).tril()
+    causal = torch.ones(m, m, dtype=torch.bool).tril() if hides else torch.ones(m, m, dtype=torch.bool)
     return {
         "ids": ids,
         "target": target,
@@ -496,7 +502,7 @@ ENCODER_DECODER = Subject(
         Mistake("source_padding", "not hidden", "The padding of the source is not hidden.", "Look at the masks.", "Does a longer padding change the result?", ("source mask", "mask"), "which-mask-goes-where"),
         Mistake("source_padding", "not hidden in cross-attention", "The padding of the source is not hidden in cross-attention.", "Look at the masks.", "Which mask belongs to cross-attention?", ("decoder call", "cross", "mask"), "which-mask-goes-where"),
         Mistake("source_padding", "not hidden in the encoder", "The padding of the source is not hidden in the encoder.", "Look at the masks.", "Does a longer padding change the result?", ("source mask", "mask"), "which-mask-goes-where"),
-        *(m for m in layers.CROSS_MISTAKES if m.option != "target_mask"), *(m for m in PARTS if m.option != "causal"),
+        *(m for m in layers.CROSS_MISTAKES if m.option not in ("target_mask", "memory_mask")), *(m for m in PARTS if m.option != "causal"),
     ),
     conventions=CONVENTIONS, readings=pair_readings, cases=pair_case, expected=pair_expected, kinds=("class", "instance"), strict=False, n_cases=2,
 )  # fmt: skip
