@@ -732,6 +732,7 @@ ENCODER_LAYER = Base(
         "norms: of the sublayer": (("self.norm1(x + self.drop(self.attention(x, x, x, mask)))", "x + self.norm1(self.drop(self.attention(x, x, x, mask)))"), ("self.norm2(h + self.drop(self.ffn(h)))", "h + self.norm2(self.drop(self.ffn(h)))")),
         "norms: post then pre": (("self.norm2(h + self.drop(self.ffn(h)))", "h + self.drop(self.ffn(self.norm2(h)))"),),
         "feed: reads the input": (("self.ffn(h)", "self.ffn(x)"),),
+        "feed: reads attention": (("        h = self.norm1(x + self.drop(self.attention(x, x, x, mask)))\n", "        a = self.drop(self.attention(x, x, x, mask))\n        h = self.norm1(x + a)\n"), ("self.ffn(h)", "self.ffn(a)")),
         "scale: d_model": (("SQRT(self.d_head)", "SQRT(d_model)"),),
         "act: missing": (("F.relu(self.fc1(x))", "self.fc1(x)"),),
     },

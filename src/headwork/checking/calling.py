@@ -297,6 +297,8 @@ def _constructor_values(
     for p in parameters:
         name = p["name"]
         role = _size_role(p, sizes)
+        if role == "dropout" and p["annotation"] == "int":  # "rate" may be a factor
+            role = "ratio" if "ratio" in sizes else None
         if is_part(candidate, p, role):
             part = make_part(candidate, p, sizes, depth)
             if part is None:  # a module that this program has no class for
@@ -319,7 +321,7 @@ def _constructor_values(
             value is None or role in ("bias", "base", "activation", "pad", "d_head", "norm_first", "pooling", "causal")
         ):
             continue
-        if role == "dropout" and p["optional"] and p["default"] is None:
+        if role == "dropout" and p["optional"] and (p["default"] is None or p["default"] > 1):
             continue
         if role in ("device",):
             value = As("device", "cpu")

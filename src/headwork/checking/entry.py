@@ -203,7 +203,7 @@ def _load(
     while (root / "__init__.py").exists():
         package.insert(0, root.name)
         root = root.parent
-    paths = [str(folder), str(folder.parent)]
+    paths = [str(p) for p in (folder, *folder.parents[:3])]
     if package:  # its root comes first: a file in it may be called as it is
         paths.insert(0, str(root))
     if walls.untrusted:
@@ -313,7 +313,11 @@ def _judge(candidate: Candidate, found: finding.Found, hints: int) -> Report:
             continue
         problem = evidence.error or problem
         rank = (
-            3.0 if not evidence.readings else 2.5 if explanation is None else len(explanation.mistakes) * 0.9
+            3.0
+            if not evidence.readings
+            else 2.5 + 0.2 * subject.strict  # what may be another architecture is not accused
+            if explanation is None
+            else len(explanation.mistakes) * 0.9
         ) + 0.01 * i
         if best is None or rank < best[0]:
             best = (rank, evidence, explanation)

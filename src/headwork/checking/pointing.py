@@ -92,6 +92,11 @@ FEATURES: dict[str, Feature] = {
     "norm2": Feature(r"(?i:norm|ln)\w*(\[\d\])?\(", "last", owner=LAYER),
     "attend": Feature(r"(?i:att|mha)\w*(\[\d\])?\(", owner=LAYER),
     "cross": Feature(r"(?i:cross|enc|src|memory|attn2|inter)\w*", "last", owner=LAYER),
+    "cross unmasked": Feature(r"(?i:cross|enc|src|memory|attn_?2|inter)\w*(\[\d\])?\(", "last", without=r"(?i)mask|^\s*self\.\w+\s*=", owner=LAYER),
+    "attend unmasked": Feature(r"(?i:att|mha)\w*(\[\d\])?\(", without=r"(?i)mask|cross|src|memory|^\s*self\.\w+\s*=", owner=LAYER),
+    "layer without a mask": Feature(r"\b(\w+_)?(?i:layer|block|blk)(_\w?)?(\[\w+\])?\(", "last", without=r"(?i)mask|ModuleList|range"),
+    "layer without the mask of the source": Feature(r"\b(\w+_)?(?i:layer|block|blk)(_\w?)?(\[\w+\])?\(", "last", without=r"(?i)(src|source|enc|memory)\w*mask|ModuleList|range"),
+    "layer without the mask of the target": Feature(r"\b(\w+_)?(?i:layer|block|blk)(_\w?)?(\[\w+\])?\(", "last", without=r"(?i)(tgt|trg|target|dec)\w*mask|ModuleList|range"),
     "cross made": Feature(r"self\.\w*(?i:cross|enc|src|attn_?2|inter)\w*\s*=", owner=LAYER),
     "feed": Feature(r"(?i:ff|feed|mlp|fc|linear|pos_ffn)\w*(\[\d\])?\(", "last", owner=LAYER),
     "embed": Feature(r"(?i:emb|wte|token)\w*(\[\d\])?\(", without=r"^\s*class\s|^\s*self\.\w+\s*="),
@@ -197,9 +202,10 @@ def called_arguments(source: str, name: str) -> frozenset[str]:
         elif isinstance(node, ast.Call):
             used.add(ast.unparse(node.func))
             if re.search(r"clone|copy", ast.unparse(node.func)):
-                used |= {ast.unparse(a) for a in node.args}
+                used |= {ast.unparse(a) for a in node.args[:1]}
         elif isinstance(node, ast.For | ast.comprehension):
-            used |= set(re.findall(r"self\.\w+", ast.unparse(node.iter)))
+            inside = re.fullmatch(r"(?:enumerate\(|reversed\()?(self\.\w+)\)?", ast.unparse(node.iter))
+            used |= {inside[1]} if inside else set()
     return frozenset(b for a, b in kept.items() if f"self.{a}" in used) | frozenset(used)
 
 

@@ -302,12 +302,13 @@ def _of_assignment(
             }  # fmt: skip
             runner = _runner(candidate, block.target, assignment, layout, sources, mask_roles)
             facts["grads"] = partial(_gradients, candidate, block.target, assignment, layout, sources)
+            without: ProgramError | None = None
             try:
                 plain = runner(case_of(facts, 0, {}), {})
             except ProgramError as problem:
                 if problem.is_final:
                     raise
-                plain, error = {}, error or problem
+                plain, error, without = {}, error or problem, problem
             if "output" not in plain and not taken:
                 continue
             said = (assignment.said(names), layout.said)
@@ -326,7 +327,8 @@ def _of_assignment(
                     {**facts, "optional": True, "partial": bool(taken)},
                 )
             if taken:
-                for reading in _with_masks(candidate, runner, facts, taken, said, cost, wirings, "output" in plain):
+                optional = "output" in plain
+                for reading in _with_masks(candidate, runner, facts, taken, said, cost, wirings, optional, without):
                     n_layouts += 1
                     yield reading
             if n_layouts:
@@ -346,8 +348,11 @@ def _with_masks(
     cost: float,
     wirings: tuple[Weights, ...],
     optional: bool,
+    without: ProgramError | None,
 ) -> Iterator[Reading]:
+    """Every meaning and rank of the masks; none where it fails as it does `without` them: they are not the reason."""
     mask_roles = facts["mask_roles"]
+    n_alike = 0
     for i, (meaning_said, meaning) in enumerate(MEANINGS.items()):
         ranks = [
             ("bk", "bqk")
@@ -368,6 +373,10 @@ def _with_masks(
             except ProgramError as error:
                 if error.is_final:
                     raise
+                alike = without is not None and (error.line, error.message) == (without.line, without.message)
+                n_alike = n_alike + 1 if alike else 0
+                if n_alike > 3:
+                    return
                 continue
             if "output" not in answer:
                 continue

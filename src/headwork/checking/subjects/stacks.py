@@ -1,6 +1,7 @@
 """Stacks of layers: the encoder that reads vectors, and the decoder that reads a memory beside vectors or ids."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -59,14 +60,19 @@ def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
     return models.to_logits(models.finish(x, w, how), w, how)
 
 
-STACK_MISTAKES = tuple(m for m in models.MODEL_MISTAKES if m.option in ("stack", "final_norm", "head"))
+PARTS = tuple(
+    replace(m, point=("layer without a mask", *m.point)) if (m.option, m.value) == ("hidden", "ignored") else m
+    for m in models.PARTS
+)
+MISTAKES = tuple(replace(m, point=("return",)) if m.option == "final_norm" else m for m in models.MODEL_MISTAKES)
+STACK_MISTAKES = tuple(m for m in MISTAKES if m.option in ("stack", "final_norm", "head"))
 ENCODER = Subject(
     name="encoder stack", title="a stack of encoder layers", pattern=r"(?!.*(decoder|layer)).*encoder(_?stack)?|transformer(_?(stack|blocks))?",
-    mistakes=(*STACK_MISTAKES, *models.PARTS), conventions=layers.CONVENTIONS, readings=encoder_readings, cases=cases, expected=expected,
+    mistakes=(*STACK_MISTAKES, *PARTS), conventions=layers.CONVENTIONS, readings=encoder_readings, cases=cases, expected=expected,
     kinds=("class", "instance"), strict=False, n_cases=3,
 )  # fmt: skip
 DECODER = Subject(
     name="decoder stack", title="a stack of decoder layers", pattern=r"(?!.*(encoder|layer)).*decoder(_?stack)?",
-    mistakes=(*models.MODEL_MISTAKES, *layers.CROSS_MISTAKES, *models.PARTS), conventions=models.CONVENTIONS, readings=decoder_readings, cases=cases, expected=expected,
+    mistakes=(*MISTAKES, *layers.CROSS_MISTAKES, *models.PARTS), conventions=models.CONVENTIONS, readings=decoder_readings, cases=cases, expected=expected,
     kinds=("class", "instance"), strict=False, n_cases=3,
 )  # fmt: skip
