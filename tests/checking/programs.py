@@ -949,6 +949,7 @@ class Encoder(nn.Module):
 """,
     {
         "stack: first only": (("            h = layer(h, mask)", "            h = self.layers[0](h, mask)"),),
+        "stack: one object": (("[EncoderLayer(d_model, n_heads, d_ff) for _ in range(n_layers)]", "[EncoderLayer(d_model, n_heads, d_ff)] * n_layers"),),
         "stack: last only": (("            h = layer(h, mask)", "            h = layer(x, mask)"),),
         "stack: one missing": (("for layer in self.layers:", "for layer in self.layers[:-1]:"),),
         "final_norm: not used": (("return self.norm(h)", "return h"),),

@@ -84,7 +84,8 @@ def assignments(
     wanted = (*required, *optional)
     for p in parameters:
         name = p["name"]
-        role = role_of(name, [r for r in wanted if r not in roles.values()])
+        role = side_of(name) if "memory" in required and "x" in required else None
+        role = role or role_of(name, [r for r in wanted if r not in roles.values()])
         constant = role_of(name, list(fixed or {}))
         if role is not None and not (constant is not None and p["optional"] and role in ("x", "k")):
             roles[name] = role
@@ -108,6 +109,19 @@ def assignments(
     for order in itertools.permutations(pool, len(open_parameters)):
         if set(left) <= set(order):
             yield Assignment({**roles, **dict(zip(open_parameters, order, strict=True))}, constants, False, keyword)
+
+
+def side_of(name: str) -> str | None:
+    """x or memory, of a decoder whose arguments are named after the two languages.
+
+    >>> side_of("trg"), side_of("src_representations_batch"), side_of("src_mask")
+    ('x', 'memory', None)
+    """
+    plain = name.lower()
+    if "mask" in plain or "len" in plain:
+        return None
+    sides = {"x": r"(tgt|trg|target|dec)(_.*|s|inputs?)?", "memory": r"(src|source|enc)(_.*|s|oded|outputs?)?"}
+    return next((side for side, names in sides.items() if re.fullmatch(names, plain)), None)
 
 
 def call(
@@ -294,9 +308,12 @@ def _constructor_values(
 ) -> Iterator[tuple[list[Any], dict[str, Any], tuple[str, ...]]]:
     kwargs: dict[str, Any] = {}
     unknown: list[str] = []
+    stacked = any(role_of(p["name"], ("n_layers",), SIZE_NAMES) for p in parameters)
     for p in parameters:
         name = p["name"]
         role = _size_role(p, sizes)
+        if stacked and "vocab" in sizes and re.fullmatch(r"(in|out)put_(dim|size)", name.lower()):
+            role = "vocab"  # of a whole model, beside its hid_dim
         if role == "dropout" and p["annotation"] == "int":  # "rate" may be a factor
             role = "ratio" if "ratio" in sizes else None
         if is_part(candidate, p, role):

@@ -417,7 +417,8 @@ def _report(
                 certainty="it agrees with no known mistake; this holds for every right program",
                 **common,
             )
-        if subject.strict and found.sure and evidence.readings[0][0].facts.get("named", True):
+        certain = found.sure and re.search(subject.certain, finding.snake(candidate.name))
+        if subject.strict and certain and evidence.readings[0][0].facts.get("named", True):
             sentence = f"This is not {subject.title}, and no mistake that is known gives its numbers."
             finding_ = Finding("unexplained", sentence, ("Compare with the definition.", "Which step differs?"), None)
             return Report(

@@ -75,6 +75,8 @@ class Subject:
     kinds: tuple[str, ...] = ("function",)
     strict: bool = True
     """Whether whatever agrees with nothing known is wrong; if not, it may be another architecture."""
+    certain: str = ".*"
+    """Names that can be nothing else; another is not accused of being none of what is known."""
     n_cases: int = 5
     reads: Callable[[How], bool] = lambda how: True
     """Which combinations of conventions exist."""

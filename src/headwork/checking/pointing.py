@@ -103,6 +103,7 @@ FEATURES: dict[str, Feature] = {
     "embedded": Feature(r"\breturn\b", "last", owner=r"(?i)patch|emb"),
     "add_positions": Feature(r"(?<![a-z])(?i:pos_|pos\b|pos[A-Z]|position|wpe|pe\b)\w*", without=r"arange|^\s*(self\.)?pos\w*\s*=|^\s*def "),
     "add_positions in a call": Feature(r"[+]\s*(self\.)?(?i:pos|wpe|pe)\w*|[+].*(?<![a-z])(?i:pos)\w*"),
+    "repeated layer": Feature(r"\]\s*\*\s*(self\.)?\w+|\w+\s*\*\s*\["),
     "one layer": Feature(r"(?i:layer|block|^h$|encoder|decoder)\w*\[-?\d\]"),
     "in the loop": Feature(r"=\s*(self\.)?(\w+_)?(?i:layer|block|blk|l|mod|module|b)\w*\("),
     "layers": Feature(r"for |layers|blocks|encoder\(|Sequential"),

@@ -13,7 +13,7 @@ from torch import Tensor
 from headwork.checking.option import Weights
 
 Parameters = Mapping[str, Tensor]
-FUSED = r"qkv|kqv|c_attn|in_proj|query_key_value|attn_in|to_kqv|packed|fused|keyqueryval|key_query_value|w_?attn|projections?$|kvq|vkq|qvk"
+FUSED = r"qkv|kqv|c_attn|in_proj|query_key_value|attn_in|to_kqv|packed|fused|keyqueryval|key_query_value|w_?attn|(^|in_)projections?$|kvq|vkq|qvk"
 WEIGHT_OF_NORM = r"weight|gamma|a_?2?|alpha|scale|g|gain|w"
 
 

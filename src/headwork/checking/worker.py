@@ -360,7 +360,7 @@ class Worker:
         with torch.no_grad():
             for name, value in tensors.items():
                 parameters[name].copy_(value)
-        return {"parameters": {}}, {name: p.detach() for name, p in parameters.items()}
+        return {"parameters": {}}, {} if tensors else {name: p.detach() for name, p in parameters.items()}
 
     def call(
         self,

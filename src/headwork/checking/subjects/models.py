@@ -45,6 +45,7 @@ MODEL_MISTAKES = (
     Mistake("positions", "batch", "Positions are counted along the batch: every token of a sentence gets the same one.", "Look at the axis of the positions.", "Which axis is the token's?", ("add_positions", "positions"), "order-needs-positions"),
     Mistake("embedding", "scaled late", "The positions are multiplied by sqrt(d) too: only the embedding should be.", "Look at the scale.", "What is scaled, and what added?", ("scale", "embed"), None),
     Mistake("stack", "first only", "Every layer uses the weights of the first: the others are never used.", "Look at the loop over the layers.", "Which parameters get no gradient?", ("one layer", "in the loop", "layers"), None),
+    Mistake("stack", "one object", "All layers are one and the same object ([layer] * n): they share their weights.", "Look at how the layers are made.", "How many parameters does the model have with one layer more?", ("repeated layer", "layers"), None),
     Mistake("stack", "last only", "Only the last layer acts: each one reads the embedding, not the layer before.", "Look at the loop over the layers.", "What does layer 1 read?", ("one layer", "in the loop", "layers"), "gradients-through-depth"),
     Mistake("stack", "one missing", "The last layer is not used.", "Look at the loop over the layers.", "How often does it run?", ("layers",), None),
     Mistake("stack", "none", "The layers are not used.", "Look at forward.", "Which parameters get no gradient?", ("layers", "return"), None),
@@ -113,9 +114,15 @@ def run_stack(
 ) -> Tensor:
     inner = {k: v for k, v in how.items() if k not in ("positions", "embedding")}
     fault = how.get("stack")
-    chosen = {"first only": [own[0]] * len(own), "last only": own[-1:], "one missing": own[:-1], "none": []}.get(
-        str(fault), own
-    )
+    if (fault == "one object") != (len(own) == 1):
+        raise ValueError("as many layers as there are")
+    chosen = {
+        "one object": [own[0]] * USUAL_SIZES["n_layers"],
+        "first only": [own[0]] * len(own),
+        "last only": own[-1:],
+        "one missing": own[:-1],
+        "none": [],
+    }.get(str(fault), own)
     for w in chosen:
         x = layers.layer(x, w, visible, inner, n_heads, memory, memory_visible)
     return x

@@ -139,10 +139,10 @@ def expected_rms(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
 LAYER_NORM = Subject(
     name="layer norm", title="LayerNorm", pattern=r"(?!.*(rms|add|resid|sub_?layer|pre_?norm|batch_?norm|group_?norm|instance_?norm))(.*_)?(layer_?_?norm(alization|alisation)?|ln|norm(_layer|alization)?)(_?\w*)?", mistakes=LAYER_MISTAKES,
     conventions=(Convention("form", "annotated", "the annotated transformer's norm: unbiased deviation, eps added to it"),),
-    readings=readings, cases=cases, expected=expected_layer, kinds=("function", "class", "instance"), n_cases=4,
+    readings=readings, cases=cases, expected=expected_layer, kinds=("function", "class", "instance"), n_cases=4, certain=r"layer|ln",
 )  # fmt: skip
 RMS_NORM = Subject(
-    name="rms norm", title="RMSNorm", pattern=r".*rms_?_?norm.*|root_mean_square.*", mistakes=RMS_MISTAKES,
+    name="rms norm", title="RMSNorm", pattern=r".*rms_?_?norm.*|root_mean_square.*|norm", mistakes=RMS_MISTAKES,
     conventions=(Convention("gain", "one more", "the gain is stored as weight - 1"),),
-    readings=readings, cases=cases, expected=expected_rms, kinds=("function", "class", "instance"), n_cases=4,
+    readings=readings, cases=cases, expected=expected_rms, kinds=("function", "class", "instance"), n_cases=4, certain=r"rms|root",
 )  # fmt: skip
