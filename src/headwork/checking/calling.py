@@ -422,6 +422,15 @@ def missing_parts(candidate: Candidate, sizes: Mapping[str, Any]) -> list[str]:
     return [p["name"] for p in parts if make_part(candidate, p, usual) is None]
 
 
+def unknown_arguments(candidate: Candidate, sizes: Mapping[str, Any]) -> list[str]:
+    """Arguments that the constructor must be given, and whose names say nothing."""
+    if candidate.kind != "class":
+        return []
+    usual = usual_sizes(candidate, sizes)
+    taken = [p for p in _taken(candidate.facts.get("init")) if not p["optional"] and not _is_config(p)]
+    return [p["name"] for p in taken if _size_role(p, usual) is None and not is_part(candidate, p, None)]
+
+
 def _size_role(p: Mapping[str, Any], sizes: Mapping[str, Any]) -> str | None:
     if p["name"] == "N" and "n_layers" in sizes:  # as in the paper; a length is not called so
         return "n_layers"

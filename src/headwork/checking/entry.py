@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 from headwork.checking import finding, runner
-from headwork.checking.calling import Candidate, missing_parts
+from headwork.checking.calling import Candidate, missing_parts, unknown_arguments
 from headwork.checking.flags import try_flags
 from headwork.checking.invariants import Broken, broken
 from headwork.checking.judging import Evidence, Explanation, explain, gather
 from headwork.checking.option import Mistake
-from headwork.checking.pointing import Line, find_line, in_cell
+from headwork.checking.pointing import Line, find_line, in_cell, names_bound_at
 from headwork.checking.report import Finding, Report
 from headwork.checking.runner import ForkServer, Program, ProgramDiedError, ProgramError, Walls
 from headwork.checking.shrinking import pair, smallest_case
@@ -353,9 +353,17 @@ def _could_not_run(
     if isinstance(problem, ProgramError):
         line = f" (line {problem.line})" if problem.line else ""
         sentence = _problem_words(problem) + line
-        skipped = {s.get("missing"): s for s in candidate.everything.get("skipped", [])}
-        if problem.missing in skipped:
-            sentence = f"It could not run: {_words(skipped[problem.missing])}"
+        skipped = candidate.everything.get("skipped", []) if candidate.source else []
+        reasons = [
+            s for s in skipped if problem.missing in {s.get("missing"), *names_bound_at(candidate.source, s["line"])}
+        ]
+        if problem.missing and reasons:
+            sentence = f"It could not run: {_words(reasons[0])} (line {reasons[0]['line']})"
+        elif unknown := unknown_arguments(candidate, USUAL_SIZES):
+            sentence = (
+                f"It could not be made: what its constructor wants as {', '.join(unknown)} was not understood ({problem}); make"
+                f" one in the file (mine = {candidate.name}(...)), and check mine"
+            )
     elif problem is not None:
         sentence = f"It could not run: {problem}"
     elif missing := missing_parts(candidate, USUAL_SIZES):
@@ -417,6 +425,9 @@ def _report(
                 certainty="it agrees with no known mistake; this holds for every right program",
                 **common,
             )
+        if re.search(r"\.half\(|float16|torch\.half", candidate.source):
+            sentence = "It computes in half precision, which is too coarse to tell right from wrong: let it compute in the dtype of its input, and check it again."
+            return Report(verdict="unknown", sentence=sentence, read_as=read_as, notes=tuple(notes), **common)
         certain = found.sure and re.search(subject.certain, finding.snake(candidate.name))
         if subject.strict and certain and evidence.readings[0][0].facts.get("named", True):
             sentence = f"This is not {subject.title}, and no mistake that is known gives its numbers."

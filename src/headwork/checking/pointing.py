@@ -210,6 +210,16 @@ def called_arguments(source: str, name: str) -> frozenset[str]:
     return frozenset(b for a, b in kept.items() if f"self.{a}" in used) | frozenset(used)
 
 
+def names_bound_at(source: str, line: int) -> set[str]:
+    """What the statement at a line of the program would have defined."""
+    node = next((n for n in ast.parse(source).body if n.lineno == line), None)
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name.split(".")[0] for alias in node.names}
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} if node else set()
+
+
 @lru_cache(64)
 def is_whole(source: str, name: str) -> bool:
     """Whether a function or class uses no part of another file."""

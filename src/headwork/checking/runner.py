@@ -106,9 +106,9 @@ class Program:
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise ProgramDiedError(self.die(None)) from None
         except (ValueError, TimeoutError, OSError, RuntimeError) as error:
-            words = "it sent an answer that cannot be read"
-            if isinstance(error, TimeoutError) or str(error).startswith("an answer of"):
-                words = str(error).replace("an answer of", "it sent an answer of")
+            words = (
+                str(error) if isinstance(error, TimeoutError) else f"it sent an answer that cannot be read ({error})"
+            )
             raise ProgramDiedError(self.die(words)) from None
         except Exception as error:  # safetensors' own
             raise ProgramDiedError(self.die(f"it sent an answer that cannot be read ({error})")) from None
