@@ -8,7 +8,6 @@ is in the file already is not trained again.
 """
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.processor_seconds import Training, lasting
+from benchmarks.processor_seconds import Rows, Training, lasting
 from torch import Tensor, nn
 
 import headwork as hw
@@ -118,18 +117,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     arguments = parser.parse_args()
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    lines = arguments.out.read_text(encoding="utf-8").splitlines() if arguments.out.exists() else []
-    done: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    done = Rows(arguments.out)
     print(f"{torch.get_num_threads()} threads")
     for seed in arguments.seeds:
         for name in arguments.rows:
-            if any((each["row"], each["seed"]) == (name, seed) for each in done):
-                continue
-            done.append(train(name, seed, arguments.seconds, arguments.data_dir))
-            print(done[-1], flush=True)
-            with arguments.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(done[-1]) + "\n")
+            if not done.have(row=name, seed=seed):
+                done.add(train(name, seed, arguments.seconds, arguments.data_dir))
     show(done)
 
 

@@ -16,6 +16,7 @@ from playwright.sync_api import sync_playwright
 import headwork as hw
 from headwork.explorer import questions as q
 from headwork.explorer.answering import Answering
+from headwork.explorer.opening import open_subject
 from headwork.explorer.server import Server
 from headwork.explorer.subject import Subject
 from headwork.explorer.worker import Worker
@@ -56,7 +57,7 @@ def serve(subject: Subject, **options: Any) -> Server:
 
 
 def measure(browser: Any, name: str) -> None:
-    subject = Subject.open(name)
+    subject = open_subject(name)
     server = serve(subject)
     ready = []
     for _ in range(3):

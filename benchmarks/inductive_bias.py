@@ -9,13 +9,12 @@ What is in the file already is not trained again.
 """
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.processor_seconds import Training, lasting
+from benchmarks.processor_seconds import Rows, Training, lasting
 
 from headwork.recipes import find_recipe
 
@@ -77,21 +76,12 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[500, 2000, 10_000, 45_000])
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    file = arguments.out / "runs.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    done: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    done = Rows(arguments.out / "runs.jsonl")
     print(f"{torch.get_num_threads()} threads")
     for n_train in arguments.sizes:
         for recipe in RECIPES:
-            if any(
-                (each["recipe"], each["n_train"], each["seed"]) == (recipe, n_train, arguments.seed) for each in done
-            ):
-                continue
-            done.append(train(recipe, n_train, arguments.seed, arguments.seconds, arguments.data_dir))
-            print(done[-1], flush=True)
-            with file.open("a", encoding="utf-8") as lines_of_file:
-                lines_of_file.write(json.dumps(done[-1]) + "\n")
+            if not done.have(recipe=recipe, n_train=n_train, seed=arguments.seed):
+                done.add(train(recipe, n_train, arguments.seed, arguments.seconds, arguments.data_dir))
     draw(done, arguments.out / "inductive-bias.png")
     show(done)
 

@@ -3,9 +3,12 @@
 Evaluations and the reading of data before the first step are not counted; the making of batches is.
 """
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -86,3 +89,21 @@ def curve(training: Training, n_points: int, score: Callable[[Training], dict[st
             training.go_on(1e-9)
         points.append({"step": training.progress.step, "seconds": training.seconds, **score(training)})
     return points
+
+
+class Rows(list[dict[str, Any]]):
+    """What was trained, one row for each run, kept in a file of JSON lines: what is in it is not trained again."""
+
+    def __init__(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__(json.loads(line) for line in (file.read_text("utf-8").splitlines() if file.exists() else []))
+        self.file = file
+
+    def have(self, **keys: object) -> bool:
+        return any(all(row[key] == value for key, value in keys.items()) for row in self)
+
+    def add(self, row: dict[str, Any]) -> None:
+        self.append(row)
+        print(row, flush=True)
+        with self.file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(row) + "\n")

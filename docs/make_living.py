@@ -11,7 +11,7 @@ from pathlib import Path
 from headwork.explorer.answering import Answering
 from headwork.explorer.living import living_page
 from headwork.explorer.one_file import one_file
-from headwork.explorer.subject import Subject
+from headwork.explorer.opening import open_subject
 
 PAGES = Path(__file__).parent / "explorer"
 
@@ -24,7 +24,7 @@ def data_of(path: Path) -> dict[str, object]:
 
 def main(runs: list[str]) -> None:
     PAGES.mkdir(exist_ok=True)
-    made = {Path(run).name: living_page(Answering(Subject.open(run))) for run in runs}
+    made = {Path(run).name: living_page(Answering(open_subject(run))) for run in runs}
     if not runs:
         made = {path.stem: one_file("living.js", path.stem, {"living": data_of(path)}) for path in PAGES.glob("*.html")}
     for name, text in made.items():

@@ -54,7 +54,11 @@ def pair_subject() -> Subject:
         vocab=len(tokenizer()), d_model=8, n_encoder_layers=1, n_decoder_layers=2, heads=HEADS,
         feed_forward=FEED_FORWARD,
     )  # fmt: skip
-    return Subject.of(config.build(), tokenizer=tokenizer(), name="translator")
+    model = config.build()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(2 if weight.ndim == 2 else 1)  # so that what it says depends on what it reads
+    return Subject.of(model, tokenizer=tokenizer(), name="translator")
 
 
 SUBJECTS = {"text": text_subject, "image": image_subject, "gaussian": gaussian_subject, "pair": pair_subject}

@@ -45,12 +45,20 @@ def test_wrong_arguments_get_a_sentence(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headwork.explorer.subject._free_bytes", lambda: 2**33)
+    monkeypatch.setattr("headwork.explorer.opening._free_bytes", lambda: 2**33)
     (folder / "config.html").touch()
     assert main(["explore", *(each.format(folder=folder) for each in arguments)]) == 2
     said = capsys.readouterr().err
     assert sentence in said
     assert "Traceback" not in said
+
+
+def test_a_file_that_is_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "words").write_text("root:x:0:0\n")
+    assert main(["explore", "digits-vit", "--image", str(tmp_path / "words"), "--no-browser"]) == 2
+    said = capsys.readouterr().err
+    assert f"image must be a picture that can be read, got {tmp_path / 'words'}, which is none" in said
+    assert "<" not in said
 
 
 def test_a_port_that_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

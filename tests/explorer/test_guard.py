@@ -13,9 +13,8 @@ from headwork.explorer import questions as q
 from headwork.explorer import server as module
 from headwork.explorer.answers import Part, decode
 from headwork.explorer.guard import HEADERS, Guard
-from headwork.explorer.questions import Question
+from headwork.explorer.questions import Progress, Question
 from headwork.explorer.server import Server, page_files
-from headwork.explorer.subject import Progress
 from headwork.explorer.worker import Worker
 
 SECRET = "what the model says"

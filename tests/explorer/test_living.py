@@ -320,7 +320,14 @@ def questions_for(subject: Subject) -> list[Any]:
         given, other = q.Input(text="a big cab"), q.Input(text="a bad cab")
     else:
         given, other = q.Input(text="a big cab", target="fed"), q.Input(text="a bad cab", target="bad")
-        more += [q.Read(q.About(q.Input(text="a big cab")))]  # the model translates
+        written = q.Input(text="a big cab")  # the model translates, also without the heads that are off
+        more += [
+            q.Read(q.About(written)),
+            q.Read(q.About(written, off=off)),
+            q.Tensor(q.About(written, off=off), "output"),
+        ]
+        more += [q.Effects(q.About(written, off=off), q.Input(text="a bad cab")), q.Effects(q.About(given), other)]
+        more += [q.Effects(q.About(given), q.Input(text="a bad cab"))]
     here = q.About(given, off=off)
     if subject.description.output == "next token":
         more += [q.Continue(here, n_tokens=2, temperature=0.0, cache=cache) for cache in (True, False)]

@@ -163,7 +163,7 @@ def test_the_demo_models_are_those_of_pytorch_at_every_point(browser: Any, name:
 @pytest.mark.slow
 def test_gaussian_heads_are_moved_by_the_keyboard(browser: Any) -> None:
     page = LivingPage(browser, DOCS / "digits-gaussian.html")
-    disc = page.page.locator("circle.disc").nth(2)
+    disc = page.page.get_by_role("slider", name="head 2")
     for key in ("ArrowUp", "ArrowRight", "ArrowRight", "+"):
         disc.press(key)
     page.wait()

@@ -1,9 +1,15 @@
 """The page in a real Chromium: its numbers, its keyboard, what it asks for, and what it says when something is wrong."""
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +22,7 @@ from tests.explorer.test_answering import answering_of
 
 import headwork as hw
 from headwork.explorer.answering import Answering
+from headwork.explorer.encoding import encode_input
 from headwork.explorer.export import export_page
 from headwork.explorer.server import Server, page_files
 from headwork.explorer.subject import Subject
@@ -192,6 +199,149 @@ def test_a_head_that_is_unticked_is_off(site: Site) -> None:
     assert bars != page.locator(".answer .bar-value").all_inner_texts()
 
 
+def test_each_head_is_tried_and_what_the_answer_owes_to_it_is_said(site: Site) -> None:
+    page = site.open("image")
+    page.get_by_role("button", name="Try each head off").click()
+    page.wait_for_function("() => document.querySelector('.pane-heads > .note').textContent.endsWith('.')")
+    subject = SUBJECTS["image"]()
+    inputs = encode_input(subject, answering_of("image").begun).inputs
+    with torch.no_grad():
+        was = subject.model(*inputs)[0].softmax(-1)
+    shown = page.locator(".effect").all_inner_texts()
+    losses = []
+    for number, said in enumerate(shown):
+        with torch.no_grad(), hw.ablate(subject.model, heads={f"layers.{number // 2}.attention": [number % 2]}):
+            now = subject.model(*inputs)[0].softmax(-1)
+        best = int(was.argmax())
+        losses.append(float(was[best] - now[best]) + (int(now.argmax()) != best))
+        if int(now.argmax()) != best:
+            assert said == f"→ {subject.name_of(int(now.argmax()))}"
+        elif abs(float(was[best] - now[best])) >= 0.005:
+            assert said == f"{100 * was[best]:.0f} → {100 * now[best]:.0f} %"
+        else:
+            assert said == "no change"
+    most = int(np.argmax(losses))
+    assert f"layer {most // 2}, head {most % 2}" in page.locator(".pane-heads > .note").inner_text()
+    page.locator(".tick input").first.click()
+    page.wait_for_function("() => document.querySelector('.effect').textContent === ''")  # it is of another state now
+
+
+def test_what_each_head_looks_at_is_said(site: Site) -> None:
+    page = site.open("text")
+    page.locator("textarea").fill("the cat sat")
+    settled(page, "the cat sat")
+    labels = page.locator(".look").all_inner_texts()
+    assert len(labels) == 6
+    assert all(label for label in labels)
+    page.locator(".head-map").nth(5).click()
+    page.wait_for_function("() => document.querySelector('.focus-name').textContent.startsWith('layer 2, head 1')")
+    assert "On average a row gives" in page.locator(".pane-map").inner_text()
+
+
+def test_the_sentence_of_the_map_is_of_what_is_shown(site: Site) -> None:
+    """Of the head and the text that are shown now; if nobody points, of the row from which the next token is chosen."""
+    page = site.open("text")
+    for text, number in (("the cat", 0), ("the cat", 4), ("a dog", 4)):
+        page.locator(".writing textarea").fill(text)
+        settled(page, text)
+        page.locator(".head-map").nth(number).click()
+        name = f"layer {number // 2}, head {number % 2}"
+        page.wait_for_function("name => document.querySelector('.focus-name').textContent.startsWith(name)", arg=name)
+        page.mouse.move(5, 5)
+        columns, rows, found = numbers_of(page, "map")
+        best = int(found[-1].argmax())
+        said = page.locator(".pane-map .says").inner_text()
+        start = f"“{rows[-1]}” gives {100 * found[-1, best]:.0f} % to “{columns[best]}”, the most of {len(text)}. "
+        assert said.startswith(f"{start}From this row the model chooses the next token (here “")
+    page.locator(".map-grid").focus()
+    page.keyboard.press("Home")
+    said = page.locator(".pane-map .says").inner_text()
+    assert "From this row the model chooses the next token (your text has “" in said or "(here “" in said
+
+
+def test_one_sentence_for_an_image_and_the_scale_of_its_picture(site: Site) -> None:
+    page = site.open("image")
+    page.locator("summary", has_text="All patches").click()
+    _, names, found = numbers_of(page, "map")
+    assert page.locator(".pane-map .says").count() == 1
+    said = page.locator(".pane-map .says").inner_text()
+    assert said.startswith(f"class token gives {100 * found[0].max():.0f} % to {names[int(found[0].argmax())]}")
+    [glow, all_of_them] = page.locator(".pane-map .legend").all_inner_texts()
+    assert glow.split()[-2:] == [f"{100 * found[0, 1:].max():.0f}", "%"]
+    assert all_of_them.split()[-2:] == [f"{100 * found.max():.0f}", "%"]
+    page.locator(".pane-map .map-grid").focus()  # the pair that is pointed at is the one that is said
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    cursor = page.locator(".pane-map [role=gridcell]").text_content()
+    page.wait_for_function("said => document.querySelector('.pane-map .says').textContent === said", arg=cursor)
+
+
+def test_a_translation_by_hand_is_not_taken_for_the_models(site: Site) -> None:
+    page = site.open("pair")
+    page.get_by_text("The model says").wait_for()
+    own = page.locator(".verdict strong").inner_text()
+    for tick in page.locator(".tick input").all()[4:]:
+        tick.click()
+    page.get_by_text("6 heads are off; with all heads as they were:").wait_for()
+    page.wait_for_function("was => document.querySelector('.verdict strong').textContent !== was", arg=own)
+    subject = SUBJECTS["pair"]()
+    heads = {a.name: [0, 1] for a in subject.attention[2:]}
+    with torch.no_grad(), hw.ablate(subject.model, heads=heads):
+        said = encode_input(subject, answering_of("pair").begun).sequences[1].ids
+    assert page.locator(".verdict strong").inner_text() == (subject.decode(said[1:]) or "(nothing)")
+    page.get_by_role("button", name="Switch all on").click()
+    page.get_by_text("heads are off").wait_for(state="detached")
+    page.locator("textarea").nth(1).fill("le ch")
+    page.get_by_text("You wrote le ch; the model").wait_for()
+    assert "The model says" not in page.locator(".answer").inner_text()
+    assert page.locator(".answer .note").last.inner_text() == "What comes after “h”:"
+
+
+LABELS = """() => {
+    window.labels_ = [];
+    const write = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+        const { a, b, e, f } = this.getTransform();
+        if (this.canvas.closest(".map-grid")) window.labels_.push([text, Math.atan2(b, a), a * x + e, f + a * y, this.textAlign]);
+        return write.call(this, text, x, y, ...rest);
+    };
+}"""
+
+
+@pytest.mark.parametrize("length", [7, 20, 40, 64])
+def test_labels_of_the_map_do_not_overlap(site: Site, length: int) -> None:
+    page = site.open("text")
+    page.evaluate(LABELS)
+    text = ("the cat sat on a mat " * 4)[:length]
+    page.locator(".writing textarea").fill(text)
+    settled(page, text)
+    page.evaluate("window.labels_ = []")
+    page.get_by_role("button", name="light / dark").click()  # all is drawn once more
+    page.wait_for_function("() => window.labels_.length")
+    drawn = page.evaluate("window.labels_")
+    rows = sorted({y for _, angle, _, y, align in drawn if align == "right"})
+    columns = sorted({round(x, 3) for _, angle, x, _, align in drawn if align != "right" and angle == 0})
+    assert len(rows) > 3
+    assert min(np.diff(rows)) >= 12
+    if columns:
+        assert min(np.diff(columns)) >= 8
+    leaning = sorted({round(x, 3) for _, angle, x, _, align in drawn if angle != 0})
+    assert not leaning or min(np.diff(leaning)) >= 16
+
+
+def test_panes_of_an_image_say_what_they_are(site: Site) -> None:
+    page = site.open("image")
+    assert "Next" not in page.get_by_role("tab").all_inner_texts()
+    page.get_by_text("The model sees 6 x 8 pixels, cut into 12 patches of 2 x 2 pixels.").wait_for()
+    page.get_by_role("tab", name="Lens", exact=True).click()
+    page.locator(".lens td").first.wait_for()
+    assert page.locator(".lens-table tbody th").all_inner_texts() == ["0", "1, the answer"]
+    page.get_by_role("button", name="switch off: all heads of layer 1").click()
+    page.get_by_text("2 heads are off").wait_for()
+    page.get_by_role("button", name="switch on: all heads of layer 1").click()
+    page.get_by_text("2 heads are off").wait_for(state="detached")
+
+
 def test_pointing_at_a_token_shows_it_everywhere(site: Site) -> None:
     page = site.open("text")
     page.get_by_role("tab", name="Lens", exact=True).click()
@@ -216,8 +366,7 @@ def test_by_keyboard_alone(site: Site) -> None:
     page.keyboard.press("End")
     page.keyboard.press("ArrowDown")
     said = page.locator(".pane-map .says").inner_text()
-    assert "gives" in said
-    assert "rank" in said
+    assert re.match(r"“.” gives .* % to “.”, (the most|rank \d) of 3", said)
     page.keyboard.press("Enter")
     assert page.locator(".token[aria-pressed='true']").count() == 1
     page.locator("[role=tab][aria-selected=true]").focus()
@@ -243,8 +392,8 @@ def test_gaussian_heads_are_dragged_and_moved_by_keys(site: Site) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] / 2 + 60, box["y"] + box["height"] / 2 + 30, steps=5)
     page.mouse.up()
-    page.get_by_text("1 moved").wait_for()
-    page.get_by_text("no output of this layer is off by more than").wait_for()
+    page.get_by_text("1 head was moved").wait_for()
+    page.get_by_text("each number that it gives changes by").wait_for()
     disc.focus()
     now = float(disc.get_attribute("aria-valuenow"))
     page.keyboard.press("ArrowDown")
@@ -256,6 +405,12 @@ def test_gaussian_heads_are_dragged_and_moved_by_keys(site: Site) -> None:
     page.wait_for_function(
         "text => document.querySelector('circle.disc').getAttribute('aria-valuetext') === text", arg=before
     )
+    assert page.locator(".pane-gaussian .says").inner_text() == before
+    page.locator(".pane-gaussian select").first.select_option("1")
+    page.get_by_text("layer 1, head 0 looks").wait_for()
+    page.locator(".head-map").nth(1).click()  # of the first layer
+    page.get_by_text("layer 0, head 1 looks").wait_for()
+    assert page.locator(".pane-gaussian select").first.input_value() == "0"
 
 
 def test_what_if_is_streamed_into_a_table(site: Site) -> None:
@@ -270,7 +425,20 @@ def test_what_if_is_streamed_into_a_table(site: Site) -> None:
     assert found.shape == (3, 2)
     assert np.isfinite(found).all()
     assert np.abs(found).max() > 0
+    assert page.locator(".compared-text").all_inner_texts() == ["the␣cat", "the␣dog"]
+    model = text_model().eval()
+    with torch.no_grad():
+        logits = [model(torch.tensor([tokenizer().encode(each)]))[0, -1] for each in ("the cat", "the dog")]
+    scores = {"own": float(logits[0].max()), "other": float(logits[1][logits[0].argmax()])}
+    wanted = f"It is {scores['own']:.1f} for the first input and {scores['other']:.1f} for the second."
+    assert wanted in page.locator(".pane-whatif").inner_text()
+    row, column = divmod(int(np.abs(found).argmax()), 2)
+    said = page.locator(".pane-whatif .says").inner_text()
+    assert said.startswith(f"Taking layer {row}, head {column} from the second input ")
+    assert f"from {scores['own']:.1f} to {scores['own'] + found[row, column]:.1f} (" in said
+    assert page.locator(".pane-whatif .legend").inner_text().startswith("the score of ")
     page.locator(".pane-whatif textarea").fill("the do")
+    page.get_by_text("The first has 7 tokens, the second 6: both must have as many.").wait_for()
     page.get_by_role("button", name="Compute").click()
     page.get_by_text("this one has 7, the second 6").wait_for()
 
@@ -334,17 +502,56 @@ def test_it_fits_phones_and_projectors(site: Site, width: int) -> None:
     assert page.evaluate("document.querySelector('.pane-map canvas').getBoundingClientRect().right") <= width
 
 
+@pytest.mark.parametrize("kind", ["text", "pair"])
+def test_the_map_stays_beside_the_heads_and_over_nothing(site: Site, kind: str) -> None:
+    page = site.open(kind, viewport={"width": 1300, "height": 700})
+    page.locator(".map-grid").first.wait_for()
+    seen = []
+    for y in range(0, 2000, 150):
+        page.evaluate("y => scrollTo(0, y)", y)
+        boxes = [page.locator(each).bounding_box() for each in (".pane-map", ".pane-heads", ".tabs")]
+        seen.append(boxes[0]["y"])
+        assert boxes[0]["y"] + boxes[0]["height"] <= boxes[2]["y"]
+        assert boxes[0]["x"] >= boxes[1]["x"] + boxes[1]["width"]
+    assert kind != "pair" or seen.count(seen[2]) > 1  # it has moved along
+
+
+@pytest.mark.parametrize(("width", "n_heads"), [(320, 2), (390, 12), (800, 12), (1250, 4), (1250, 16)])
+def test_no_head_is_cut_off(site: Site, width: int, n_heads: int) -> None:
+    """All of them are on the page, without a box to scroll in."""
+    config = replace(text_model().config, d_model=48, heads=hw.choices.Heads(n_heads=n_heads))
+    page = site.open(
+        f"{n_heads} heads",
+        answering=lambda: Answering(Subject.of(config.build(), tokenizer=tokenizer()), text="abc"),
+        viewport={"width": width, "height": 800},
+    )
+    assert page.locator(".head").count() == 3 * n_heads
+    pane = page.locator(".pane-heads").bounding_box()
+    for head in page.locator(".head").all():
+        box = head.bounding_box()
+        assert pane["x"] <= box["x"]
+        assert box["x"] + box["width"] <= pane["x"] + pane["width"]
+        assert box["y"] + box["height"] <= pane["y"] + pane["height"]
+
+
 def test_what_is_wrong_is_said_and_the_page_goes_on(site: Site) -> None:
     page = site.open("text")
     area = page.locator(".writing textarea")
     area.fill("a" * 65)
-    page.get_by_text("This is 65 tokens. The model is shown up to 64: take 1 away. Nothing was cut.").wait_for()
+    wrong = page.locator(".writing .status")  # under the box that it is about
+    wrong.get_by_text(
+        "it has 65 tokens, and this model can read 64 at most. Take 1 away; nothing was cut off."
+    ).wait_for()
+    assert wrong.inner_text().endswith("What is shown below is still of the input before.")
+    assert area.bounding_box()["y"] < wrong.bounding_box()["y"] < page.locator(".tokens").bounding_box()["y"]
+    assert page.locator(".answer").evaluate("e => Number(getComputedStyle(e).opacity)") < 1
     area.fill("")
-    page.get_by_text("Type something").wait_for()
+    page.get_by_text("The text is empty: type something").wait_for()
     area.fill("fine é")
     settled(page, "fine �")
     page.get_by_text("1 token is not known to the model").wait_for()
     assert page.locator(".status").inner_text() == ""
+    assert page.locator(".answer").evaluate("e => Number(getComputedStyle(e).opacity)") == 1
 
 
 def test_a_picture_of_any_size_and_a_file_that_is_none(site: Site, tmp_path: Path) -> None:
@@ -378,9 +585,59 @@ def test_without_the_key_and_after_the_end(site: Site) -> None:
     server.shutdown()
     server.server_close()
     page.locator("textarea").fill("more")
-    page.get_by_text("The program behind this page has ended. Start `headwork explore` again.").wait_for()
+    page.get_by_text("The program behind this page does not answer. If it has ended, start `headwork").wait_for()
     page.close()
     server.worker.close()
+
+
+def test_asleep_in_between(site: Site, tmp_path: Path) -> None:
+    """The program is stopped for a while and goes on, as on a laptop that sleeps: so does the page, by itself."""
+    hw.save(text_model(), tmp_path / "model")
+    command = [sys.executable, "-m", "headwork", "explore", str(tmp_path / "model"), "--no-browser", "--text", "3 1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        page = site.browser.new_page()
+        page.goto(process.stdout.readline())
+        page.locator(".verdict").wait_for()
+        os.kill(process.pid, signal.SIGSTOP)
+        page.locator("textarea").first.fill("3 1 4")
+        page.wait_for_timeout(6000)  # longer than a connection may take to ask
+        assert page.locator(".token").count() == 2
+        os.kill(process.pid, signal.SIGCONT)
+        page.wait_for_function("() => document.querySelectorAll('.token').length === 3")
+        page.wait_for_function("() => document.querySelector('.map-grid').ariaRowCount == 3")
+        assert page.locator(".status").inner_text() == ""
+        page.close()
+        process.terminate()
+
+
+def test_a_connection_that_breaks_is_made_again(site: Site) -> None:
+    """Before the answer, in the middle of it, and for longer than the page waits without a word."""
+    page = site.browser.new_page()
+    page.goto(site.server("text", lambda: answering_of("text")).url)
+    page.locator(".verdict").wait_for()
+    wrong = {"left": 2}
+
+    def fail(route: Any) -> None:
+        wrong["left"] -= 1
+        if wrong["left"] < 0:
+            route.continue_()
+        elif wrong["left"] % 2:
+            route.abort("connectionreset")
+        else:
+            route.fulfill(body=b"\x40\x00\x00\x00{", content_type="application/octet-stream")
+
+    page.route("**/ask", fail)
+    page.locator("textarea").first.fill("hello")
+    settled(page, "hello")
+    assert page.locator(".status").inner_text() == ""
+    wrong["left"] = 10**6
+    page.locator("textarea").first.fill("hello there")
+    page.get_by_text("this page goes on by itself").wait_for()
+    wrong["left"] = 0
+    settled(page, "hello there")
+    assert page.locator(".status").inner_text() == ""
+    page.close()
 
 
 def test_two_pages_at_once_do_not_disturb_each_other(site: Site) -> None:
@@ -441,7 +698,7 @@ def test_a_recorded_page_works_from_disk(site: Site, tmp_path: Path) -> None:
     _, _, found = numbers_of(page, "map")
     subject = answering.subjects[0]
     with torch.no_grad(), hw.record(subject.model, "layers.1.attention.weights") as seen:
-        subject.model(*subject.encode(answering.begun).inputs)
+        subject.model(*encode_input(subject, answering.begun).inputs)
     np.testing.assert_allclose(found, seen["layers.1.attention.weights"][0, 1], atol=1e-6)
     page.locator(".tick input").first.click()
     page.get_by_text("1 head is off").wait_for()

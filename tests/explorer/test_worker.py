@@ -10,8 +10,7 @@ import pytest
 from headwork.explorer import questions as q
 from headwork.explorer import worker as module
 from headwork.explorer.answers import Part
-from headwork.explorer.questions import About, Input, Question, RefusedError
-from headwork.explorer.subject import Progress
+from headwork.explorer.questions import About, Input, Progress, Question, RefusedError
 from headwork.explorer.worker import Worker
 
 

@@ -41,14 +41,14 @@ class Explore(Imports):
     def run(self) -> None:
         self.check()
         from headwork.explorer.answering import Answering
-        from headwork.explorer.subject import Subject
+        from headwork.explorer.opening import open_subject
 
-        subject = Subject.open(self.model, self.own_classes)
+        subject = open_subject(self.model, self.own_classes)
         if self.text is not None and subject.description.input == "image":
             raise ValueError(f"text is for models that read text, got {self.text!r} for {self.model}")
         if self.image is not None and subject.description.input != "image":
             raise ValueError(f"image is for models that read images, got {self.image} for {self.model}")
-        other = None if self.against is None else Subject.open(self.against, self.own_classes)
+        other = None if self.against is None else open_subject(self.against, self.own_classes)
         answering = Answering(subject, other, text=self.text, image=self.image)
         if self.export is not None:
             from headwork.explorer.export import export_page

@@ -13,23 +13,27 @@ from headwork.convert import to_convolution
 from headwork.explorer import questions as q
 from headwork.explorer.answers import Part, part
 from headwork.explorer.continuing import MOST_NEW, continue_text
+from headwork.explorer.effects import effects
+from headwork.explorer.encoding import encode_input, start_input
 from headwork.explorer.examples import examples, training
-from headwork.explorer.looking import effects, lens
+from headwork.explorer.lens import lens
 from headwork.explorer.moving import mean_alpha, nearest_convolution, save_moved
-from headwork.explorer.questions import About, Input, Question, RefusedError
+from headwork.explorer.questions import About, Input, Progress, Question, RefusedError
 from headwork.explorer.reading import (
     LARGEST_MAP,
     Reading,
     at_checkpoint,
     changed,
+    encode_changed,
     in_blocks,
     interruptible,
     looks,
     position_of,
     read,
+    shares,
     thumbnails,
 )
-from headwork.explorer.subject import Progress, Subject
+from headwork.explorer.subject import Subject
 from headwork.inspection import cost, record, trace
 
 N_TOP, N_KEPT, LARGEST_TENSOR = 64, 3, 256
@@ -64,9 +68,9 @@ class Answering:
                 f"against must read what the model reads, {subject.description.input}, "
                 f"got one that reads {against.description.input}"
             )
-        self.begun = subject.start(text, image) if begun is None else begun
+        self.begun = start_input(subject, text, image) if begun is None else begun
         try:
-            subject.encode(self.begun)
+            encode_input(subject, self.begun)
         except RefusedError as error:
             raise ValueError(str(error).rstrip(".")) from None
         self.at: tuple[tuple[int, str], Subject] | None = None
@@ -85,7 +89,7 @@ class Answering:
                 yield lens(self.subject(question.about), question.about, progress)
             case q.Effects():
                 subject = self.subject(question.about)
-                yield from effects(subject, question, self.reading(question.about, progress), progress)
+                yield from effects(subject, question, lambda about: self.reading(about, progress), progress)
             case q.Continue():
                 yield from continue_text(self.subject(question.about), question, progress)
             case q.Cost():
@@ -185,6 +189,7 @@ class Answering:
         position = position_of(subject, reading, question.position)
         scores = reading.output if position is None else reading.output[position]
         arrays: dict[str, Any] = {"logits": scores}
+        where = list[dict[str, list[float]]]()
         if reading.encoded.pixels is not None:
             arrays["pixels"] = reading.encoded.pixels
         for number, compute in reading.weights.items():
@@ -193,6 +198,8 @@ class Answering:
             arrays[f"thumbnails.{number}"], arrays[f"peaks.{number}"] = thumbnails(weights)
             if subject.description.input == "image":
                 arrays[f"looks.{number}"] = looks(subject, weights)
+            else:
+                where.append(shares(weights, subject.attention[number]))
         sequences = [vars(each) for each in reading.encoded.sequences]
         header: dict[str, Any] = {
             "sequences": sequences,
@@ -200,9 +207,12 @@ class Answering:
             "seconds": reading.seconds,
             "answer": self.answer(subject, scores, position),
             "finite": bool(scores.isfinite().all()),
+            **({"shares": where} if where else {}),
         }
         if subject.is_pair:
+            more = reading.continuation
             header["translation"] = subject.decode(sequences[1]["ids"][1:])
+            header["continuation"] = None if more is None else subject.decode(more)
         return part(header, **arrays)
 
     def answer(self, subject: Subject, scores: torch.Tensor, position: int | None) -> dict[str, Any]:
@@ -231,7 +241,7 @@ class Answering:
 
     def cost(self, question: q.Cost) -> Part:
         subject = self.subject(question.about)
-        inputs = subject.encode(question.about.input).inputs
+        inputs = encode_changed(subject, question.about).inputs
         found, points = cost(subject.model, *inputs), trace(subject.model, *inputs)
         return part(
             {
@@ -249,7 +259,7 @@ class Answering:
     def tensor(self, question: q.Tensor, progress: Progress) -> Part:
         """The numbers at one point, as `hw.record` has them."""
         subject = self.subject(question.about)
-        inputs = subject.encode(question.about.input).inputs
+        inputs = encode_changed(subject, question.about).inputs
         try:
             with (
                 changed(subject, question.about),
@@ -276,7 +286,7 @@ class Answering:
     def convolution(self, question: q.Convolution, progress: Progress) -> Part:
         """The nearest convolution of a layer, and what the model says with convolutions in all of them."""
         about, subject = question.about, self.subject(question.about)
-        inputs = subject.encode(about.input).inputs
+        inputs = encode_input(subject, about.input).inputs
         with changed(subject, replace(about, off=())), torch.inference_mode(False), torch.no_grad():
             found = nearest_convolution(subject, question.attention, question.kernel_size)
             arrays = {"kernel": found.kernel, "single_pixel": found.single_pixel}

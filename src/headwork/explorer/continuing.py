@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from headwork.explorer.answers import Part, part
-from headwork.explorer.questions import Continue, RefusedError
-from headwork.explorer.reading import changed
-from headwork.explorer.subject import Progress, Subject
+from headwork.explorer.questions import Continue, Progress, RefusedError
+from headwork.explorer.reading import changed, encode_changed
+from headwork.explorer.subject import Subject
 from headwork.generation import Greedy, Sample, pick
 from headwork.generation.reading import TargetReader, TextReader
 from headwork.layers.cache import DecoderCache
@@ -32,7 +32,7 @@ def continue_text(subject: Subject, question: Continue, progress: Progress) -> I
     except ValueError as error:
         raise RefusedError(f"{error}.") from None
     generator = torch.Generator().manual_seed(question.seed)
-    inputs = subject.encode(question.about.input).inputs
+    inputs = encode_changed(subject, question.about).inputs
     ids, said = inputs[-1], list[int]()
     with changed(subject, question.about):
         read = _Reader(subject, inputs, cached=question.cache)

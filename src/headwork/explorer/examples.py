@@ -8,8 +8,9 @@ from torch.nn import functional as F
 
 from headwork.batches import IGNORE, Batch, call_model
 from headwork.explorer.answers import Part, part
-from headwork.explorer.questions import Input, RefusedError
-from headwork.explorer.subject import Progress, Subject
+from headwork.explorer.encoding import encode_input
+from headwork.explorer.questions import Input, Progress, RefusedError
+from headwork.explorer.subject import Subject
 from headwork.storage.metrics_log import METRICS, read_metrics
 from headwork.training.recorder import read_centres
 
@@ -34,7 +35,7 @@ def examples(subject: Subject, n: int, progress: Progress) -> Part:
         arrays["pixels"] = torch.stack([test.batch([row["index"]])[0][0] for row in shown])
     else:
         for row in shown:
-            encoded = subject.encode(Input(example=row["index"]))
+            encoded = encode_input(subject, Input(example=row["index"]))
             row["text"] = subject.decode(encoded.sequences[0].ids)
     return part({"rows": shown, "n_judged": len(some), "n": len(test)}, **arrays)
 

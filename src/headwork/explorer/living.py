@@ -18,6 +18,7 @@ from headwork.data import Tokenizer
 from headwork.explorer import questions as q
 from headwork.explorer.answering import Answering
 from headwork.explorer.answers import Part
+from headwork.explorer.encoding import encode_input
 from headwork.explorer.one_file import one_file
 from headwork.explorer.subject import Subject
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
@@ -136,7 +137,7 @@ def living_data(answering: Answering) -> dict[str, object]:
         "n_models": 1,
         "precision": packed["dtype"],
         "all_layers": list(subject.description.layers),
-        "costs_of": [len(sequence.strings) for sequence in subject.encode(answering.begun).sequences],
+        "costs_of": [len(sequence.strings) for sequence in encode_input(subject, answering.begun).sequences],
         "axes": {
             name: module.axes.split() for name, module in subject.model.named_modules() if hasattr(module, "axes")
         },
@@ -190,7 +191,7 @@ def _rounded(value: Any) -> Any:
 
 def _input_of(subject: Subject, number: int) -> dict[str, Any]:
     """An example of the test data, as the input of a question."""
-    encoded = subject.encode(q.Input(example=number))
+    encoded = encode_input(subject, q.Input(example=number))
     if encoded.pixels is not None:
         return {"pixels": [round(pixel, 6) for pixel in encoded.pixels.flatten().tolist()]}
     source, *target = (sequence.ids for sequence in encoded.sequences)

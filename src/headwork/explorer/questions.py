@@ -33,23 +33,29 @@ Describe      `name`, `input` ("text", "text pair", "image"), `output` ("class",
               geometric mean), `can` (the questions that are answered), `checkpoints` [{name, step}], `n_examples`,
               `start` (an Input), `n_parameters`, `against` (the name of the second model, or null), `n_models`,
               `alike` (whether both have the same attention, so that the page can change over to the second).
-Read          `sequences` [{name: "tokens" | "source" | "target" | "patches", strings, ids}], `n_unknown`, `seconds`,
-              `translation` (text; of a translator), `answer` {kind, position, top: [{id, name, logit, probability}]}
-              (up to 64, best first); arrays `logits` float32 [output] of that position, `pixels` float32 [channel row
-              column] (images), and for each attention a `thumbnails.0` uint8 [head row column] (the largest weight of
-              each block as a share of `peaks.0` float32 [head], at most 64 x 64; for n tokens a block is ceil(n / 64)),
-              and of images a `looks.0` float32 [head key]: where the first token (the class token) looks, or the patch
-              in the middle (rows // 2, columns // 2) if there is no class token. Gaussian heads count patches row by
-              row.
+Read          `sequences` [{name: "tokens" | "source" | "target" | "patches", strings, ids}], `n_unknown`, `seconds`, of
+              a translator `translation` (the target as text) and `continuation` (what the model adds to a target that
+              was given; null if it wrote the target itself), of texts `shares` (for each attention {itself, before,
+              after, first, strongest}, of cross-attention {first, last, strongest}: what share of a row's weight goes
+              there in each head, on average over the rows from the third), `answer` {kind, position, top: [{id, name,
+              logit, probability}]} (up to 64, best first); arrays `logits` float32 [output] of that position, `pixels`
+              float32 [channel row column] (images), and for each attention a `thumbnails.0` uint8 [head row column]
+              (the largest weight of each block as a share of `peaks.0` float32 [head], at most 64 x 64; for n tokens a
+              block is ceil(n / 64)), and of images a `looks.0` float32 [head key]: where the first token (the class
+              token) looks, or the patch in the middle (rows // 2, columns // 2) if there is no class token. Gaussian
+              heads count patches row by row.
 Map           `attention`, `head`, `block` (1: every weight; else the largest of each block x block); array `weights`
               float32 [query key], after softmax.
 Lens          `names` (layers), `position` (of the logits of `Read`); arrays `ids` int32 [layer token top],
               `probabilities` float32 [layer token top]; `strings` {id: text}. Of an image the tokens are the class
               token and the patches, each read as if it alone were pooled, and `whole` float32 [layer class] is the
               answer of each layer; of a text classifier `whole` too.
-Effects       one part for each row: `names` (all of the points), `row`, `axis` ("head" or "token"), `clean`, `other`
-              (the metric, the logit of `answer`, for both inputs), `answer`; array `metric` float32 [column]: the logit
-              of the answer for `about`, with the value of `other` put in there.
+Effects       one part for each row: `names` (all of the points), `row`, `sequence` (whose tokens the columns are),
+              `axis` ("head" or "token"), `answer` (an output) and its `name`, `own` and `other` (for both inputs:
+              {name, probability} of what the model says, and the `logit` and `share` (the probability) of the answer),
+              `begun` (of a translator: the target that both are read with, up to where their translations differ; else
+              null), `said` (what the model says, for each column); arrays `metric` and `share` float32 [column]: the
+              logit and the probability of the answer for `about`, with the value of `other` put in there.
 Continue      one part for each token: `id`, `string`, `milliseconds`, `bytes` (of the cache after it; 0 without),
               `n_tokens`, `text` (all that was said so far, decoded), `ended`.
 Cost          `rows` [{name, operation, flops}], `by_operation`, `n_parameters`, `parameter_bytes`, `activation_bytes`,
@@ -68,7 +74,7 @@ Save          `folder` (where the model with the moved heads was saved).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -214,6 +220,10 @@ class Save:
 
 Question = Describe | Read | Map | Lens | Effects | Continue | Cost | Tensor | Convolution | Examples | Training | Save
 QUESTIONS: dict[str, type] = {kind.__name__: kind for kind in get_args(Question)}
+
+
+Progress = Callable[[], None]
+"""Called between layers and steps; raises when the answer is not wanted any more."""
 
 
 class RefusedError(Exception):

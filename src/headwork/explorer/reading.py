@@ -12,9 +12,10 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headwork.explorer.encoding import Encoded, encode_input, translate
 from headwork.explorer.moving import heads_moved
-from headwork.explorer.questions import About, RefusedError
-from headwork.explorer.subject import Encoded, Progress, Subject
+from headwork.explorer.questions import About, Input, Progress, RefusedError
+from headwork.explorer.subject import Attention, Subject
 from headwork.inspection import ablate
 from headwork.layers.hook_point import LazyHookPoint
 from headwork.storage import load
@@ -34,6 +35,8 @@ class Reading:
     weights: dict[int, Callable[[], Tensor]]
     """By the number of the attention: computes [head query key]."""
     seconds: float
+    continuation: list[int] | None = None
+    """What the model adds to a translation that was given; None if there is none, or the model wrote all of it."""
 
 
 @contextmanager
@@ -85,12 +88,32 @@ def _keep(
 
 def read(subject: Subject, about: About, progress: Progress) -> Reading:
     """Run the model once on what `about` says."""
-    encoded = subject.encode(about.input)
-    with changed(subject, about), interruptible(subject, progress), watching_weights(subject) as weights:
-        start = time.perf_counter()
-        output = subject.model(*encoded.inputs)[0]
-        seconds = time.perf_counter() - start
-    return Reading(encoded, output.float(), {i: partial(_per_head, each) for i, each in weights.items()}, seconds)
+    encoded = encode_changed(subject, about)
+    with changed(subject, about), interruptible(subject, progress):
+        with watching_weights(subject) as weights:
+            start = time.perf_counter()
+            output = subject.model(*encoded.inputs)[0]
+            seconds = time.perf_counter() - start
+        continuation = None
+        if subject.is_pair and not writes_itself(about.input):
+            source, target = encoded.sequences
+            continuation = translate(subject, source.ids, target.ids[1:])
+    per_head: dict[int, Callable[[], Tensor]] = {i: partial(_per_head, each) for i, each in weights.items()}
+    return Reading(encoded, output.float(), per_head, seconds, continuation)
+
+
+def encode_changed(subject: Subject, about: About) -> Encoded:
+    """The input; a translation that is not given is written by the model with what is changed in it."""
+    given = about.input
+    if subject.is_pair and writes_itself(given):
+        with changed(subject, about):
+            given = replace(given, target_ids=tuple(encode_input(subject, given).sequences[1].ids))
+    return encode_input(subject, given)
+
+
+def writes_itself(given: Input) -> bool:
+    """Whether a translator is given no target: then it writes one."""
+    return given.target is None and given.target_ids is None and given.example is None
 
 
 @torch.inference_mode()
@@ -125,6 +148,26 @@ def looks(subject: Subject, weights: Float[Tensor, "head query key"]) -> Float[T
     (rows, columns), n_queries = subject.grid, weights.shape[1]
     middle = rows // 2 * columns + columns // 2
     return weights[:, 0 if subject.n_extra else min(middle, n_queries - 1)]
+
+
+def shares(weights: Float[Tensor, "head query key"], attention: Attention) -> dict[str, list[float]]:
+    """What share of its weight a row gives to itself, its neighbours and so on, in each head: the mean over the rows.
+
+    The first two rows are left out where there are more, since the token before them is the first or none.
+
+    >>> found = shares(torch.eye(5)[None], Attention("", "", "self", "", 0, n_heads=1, query=0, key=0))
+    >>> {name: share for name, [share] in found.items()}
+    {'itself': 1.0, 'before': 0.0, 'after': 0.0, 'first': 0.0, 'strongest': 1.0}
+    """
+    start = min(2, weights.shape[1] - 1)
+    rows = weights[:, start:]
+    found = {"first": rows[..., 0], "strongest": rows.amax(-1)}
+    if attention.kind == "cross":
+        found = {"first": rows[..., 0], "last": rows[..., -1], "strongest": rows.amax(-1)}
+    else:
+        itself, before, after = (rows.diagonal(start + offset, 1, 2) for offset in (0, -1, 1))
+        found = {"itself": itself, "before": before, "after": after, **found}
+    return {name: (each.sum(-1) / max(each.shape[-1], 1)).tolist() for name, each in found.items()}
 
 
 def position_of(subject: Subject, reading: Reading, wanted: int | None) -> int | None:

@@ -10,6 +10,7 @@ from torch import nn
 from headwork.explorer.answering import Answering
 from headwork.explorer.answers import encode, refused
 from headwork.explorer.one_file import PAGE, join_modules
+from headwork.explorer.opening import open_subject
 from headwork.explorer.questions import RefusedError, question_from_json
 from headwork.explorer.subject import AnyTokenizer, Subject
 from headwork.explorer.worker import Worker
@@ -36,7 +37,7 @@ def explore(
     def subject(given: nn.Module | Path | str) -> Subject:
         if isinstance(given, nn.Module):
             return Subject.of(given, tokenizer=tokenizer, labels=labels)
-        return Subject.open(given)
+        return open_subject(given)
 
     other = None if against is None else subject(against)
     path = None if image is None else Path(image)

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from headwork.explorer.answers import DONE, SUPERSEDED, Part, refused
-from headwork.explorer.questions import Question, RefusedError, SupersededError
-from headwork.explorer.subject import Progress
+from headwork.explorer.questions import Progress, Question, RefusedError, SupersededError
 
 MOST_WAITING = 20
 SECONDS_FOR_A_PART = 30.0

@@ -145,7 +145,7 @@ def fashion_vit() -> RunConfig:
 def sst2_encoder() -> RunConfig:
     """A small text encoder for SST-2, from scratch; counting words, which reaches 83.3 %, is the baseline beside it.
 
-    A step of 64 phrases takes 14 ms of one core of an AMD EPYC and more; 600 of them (half an epoch) reach 80.6 %.
+    About 5 minutes of one core of an AMD EPYC; seed 0: 83.5 % of 1,821 test phrases.
     """
     return RunConfig(
         name="sst2-encoder",

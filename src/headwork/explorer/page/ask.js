@@ -1,14 +1,27 @@
 // Ask a question, get its parts one by one: ask(question, {signal}) -> async iterator of {header, arrays}.
 import { Frames } from "./frames.js";
+import { words } from "./words.js";
 
 // The question has no answer; the message is a sentence for the reader.
 export class Refused extends Error {}
+
+// Whoever answers cannot be reached, or the connection broke: a laptop that slept, a program that has ended.
+export class Lost extends Refused {}
+
+const PAUSES = [200, 600, 1500]; // milliseconds before a lost question is asked again
+
+// Whether this part only says that there are no more; one that says why there is no answer is thrown.
+export function isLast({ header }) {
+  if (header.kind === "superseded") throw new DOMException("a newer question has come", "AbortError");
+  if (header.kind === "refused") throw new Refused(header.sentence);
+  return header.kind === "done";
+}
 
 // The questions of one visitor, over HTTP. The newest of a kind (or of a `place`) wins.
 export function httpAsk(token, url = "/ask") {
   const visitor = Array.from(crypto.getRandomValues(new Uint8Array(9)), (b) => b.toString(36)).join("");
   let number = 0;
-  return async function* ask(question, { signal, place = question.question } = {}) {
+  async function* askOnce(question, signal, place) {
     let response;
     try {
       response = await fetch(url, {
@@ -19,7 +32,7 @@ export function httpAsk(token, url = "/ask") {
       });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Refused("The program behind this page has ended. Start `headwork explore` again.");
+      throw new Lost(words.lost);
     }
     if (response.status === 401) throw new Refused("This page has no key. Open the address that `headwork explore` printed.");
     if (response.status === 413) throw new Refused("This input is too large to send: 2 MB at most.");
@@ -27,14 +40,31 @@ export function httpAsk(token, url = "/ask") {
     const frames = new Frames();
     const reader = response.body.getReader();
     for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
+      const { done, value } = await reader.read().catch((error) => {
+        if (error.name === "AbortError") throw error;
+        return { done: true };
+      });
+      if (done) throw new Lost(words.lost); // the last part says that it is the last
       for (const part of frames.push(value)) {
-        if (part.header.kind === "done") return;
-        if (part.header.kind === "superseded") throw new DOMException("a newer question has come", "AbortError");
-        if (part.header.kind === "refused") throw new Refused(part.header.sentence);
+        if (isLast(part)) return;
         yield part;
       }
+    }
+  }
+  return async function* ask(question, { signal, place = question.question } = {}) {
+    for (let attempt = 0, begun = false; ; attempt++) {
+      try {
+        for await (const part of askOnce(question, signal, place)) {
+          begun = true;
+          yield part;
+        }
+        return;
+      } catch (error) {
+        if (error instanceof Lost && begun) throw new Refused(words.brokenOff); // asked again, its parts would come twice
+        if (!(error instanceof Lost) || attempt === PAUSES.length) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, PAUSES[attempt]));
+      signal?.throwIfAborted();
     }
   };
 }
@@ -62,7 +92,7 @@ export class Live {
     } catch (error) {
       if (error.name === "AbortError" || controller.signal.aborted) return false;
       if (this.controller === controller) this.controller = null;
-      this.onError(error instanceof Refused ? error.message : `${error.name}: ${error.message}`);
+      this.onError(error instanceof Refused ? error.message : `${error.name}: ${error.message}`, error);
       return false;
     }
   }

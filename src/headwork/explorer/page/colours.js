@@ -5,6 +5,10 @@ const DARK = ["#171a21", "#1d3a70", "#3468c8", "#86b4ff", "#eaf2ff"];
 const LESS_MORE_LIGHT = ["#b3470b", "#f0a168", "#ffffff", "#86aef0", "#1a45a8"];
 const LESS_MORE_DARK = ["#ffb27a", "#b3521a", "#171a21", "#2f63bf", "#a8c8ff"];
 
+const HUES = ["#d1495b", "#2c5fc9", "#2e7d4f", "#b85c00", "#8a3ea8", "#0b7a86", "#7a5c00", "#5b5f97", "#a23e74"];
+// Of the head with this number.
+export const hue = (i) => HUES[i % HUES.length];
+
 const query = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
 let chosen = null;
 
@@ -37,6 +41,10 @@ const byte = (x) => Math.max(0, Math.min(255, Math.round(255 * x)));
 // A share from 0 to 1 as a colour, and the colour of text that can be read on it.
 export const weightColour = (share) => css(weightTable(), byte(share));
 export const differenceColour = (share) => css(differenceTable(), byte((share + 1) / 2));
+export function tint(element, share) {
+  const background = weightColour(share);
+  Object.assign(element.style, { background, color: inkOn(background) });
+}
 export function inkOn(colour) {
   const [r, g, b] = colour.match(/\d+/g).map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
   const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;

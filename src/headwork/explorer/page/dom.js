@@ -1,7 +1,7 @@
 // Make elements: h("button", {class: "x", onclick: f}, "text", child).
 
 export function h(tag, properties = {}, ...children) {
-  return fill(document.createElement(tag), properties, children);
+  return fill(document.createElement(tag), tag === "button" ? { type: "button", ...properties } : properties, children);
 }
 
 export function s(tag, properties = {}, ...children) {
@@ -31,10 +31,20 @@ export function put(element, ...children) {
   return element;
 }
 
+export const set = (element, attributes) => Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
+export const on = (element, name, listener) => element.addEventListener(name, listener);
+
+// The way of each arrow key, in rows and columns.
+export const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+// [make(0), make(1), ...]
+export const times = (n, make) => Array.from({ length: n }, (_, i) => make(i));
+
 let serial = 0;
 export const newId = (word) => `hw-${word}-${++serial}`;
 
-export const percent = (p) => (p === 0 ? "0" : p >= 0.9995 ? "100" : p >= 0.1 ? (100 * p).toFixed(1) : p >= 0.0005 ? (100 * p).toFixed(2) : "<0.05") + " %";
+// A share in percent, with as many digits as matter: 100 %, 99.7 %, 43 %, 0.3 %, <0.1 %.
+export const percent = (p) => `${p === 0 ? 0 : p < 0.001 ? "<0.1" : p < 0.01 || (p >= 0.995 && p < 0.9995) ? (100 * p).toFixed(1) : (100 * p).toFixed(0)} %`;
 
 export const short = (n) =>
   Math.abs(n) >= 1e9 ? `${(n / 1e9).toFixed(2)} G` : Math.abs(n) >= 1e6 ? `${(n / 1e6).toFixed(2)} M` : Math.abs(n) >= 1e4 ? `${(n / 1e3).toFixed(1)} k` : `${n}`;

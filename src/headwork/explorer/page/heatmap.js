@@ -1,13 +1,16 @@
 // A map of numbers by rows and columns: drawn on a canvas, read by mouse, by keyboard and by a screen reader.
 import { differenceTable, inkOn, isDark, weightTable } from "./colours.js";
-import { h, newId } from "./dom.js";
+import { ARROWS, h, newId, on, set } from "./dom.js";
 
 const LARGEST_CELL = 44;
-const LABELLED = 9; // pixels a cell must have for its token to be written beside it
+const LABELLED = 4; // pixels a cell must have for some of the tokens to be written beside it
+const LONGEST = 28; // letters of the name of a row
+const [ROW_ROOM, LEANING_ROOM] = [13, 17]; // pixels that a label needs beside its rows, and leaning over its columns
 
 export class Heatmap {
-  // onPoint(row, column) while the mouse or the cursor is there, onPoint(null) when it leaves; onPick on click or Enter.
-  constructor({ label, onPoint = () => {}, onPick = () => {}, largest = LARGEST_CELL, most = 0 }) {
+  // onPoint(row, column) while the mouse or the cursor is there, onPoint(null) when it leaves; onPick on click or Enter. One
+  // that is quiet has no sentence of its own.
+  constructor({ label, onPoint = () => {}, onPick = () => {}, largest = LARGEST_CELL, most = 0, quiet = false }) {
     Object.assign(this, { onPoint, onPick, largest, most, data: null, at: [0, 0], shown: null });
     const id = newId("cell");
     this.canvas = h("canvas", { "aria-hidden": "true" });
@@ -18,30 +21,31 @@ export class Heatmap {
       h("div", { role: "row", class: "offscreen" }, this.cell),
       this.canvas,
     );
-    this.grid.addEventListener("focus", () => this.move(...this.at));
-    this.grid.addEventListener("blur", () => this.leave());
-    this.canvas.addEventListener("pointermove", (e) => this.pointer(e, false));
-    this.canvas.addEventListener("pointerdown", (e) => this.pointer(e, true));
-    this.canvas.addEventListener("pointerleave", () => this.leave());
+    on(this.grid, "focus", () => this.move(...this.at));
+    on(this.grid, "blur", () => this.leave());
+    on(this.canvas, "pointermove", (e) => this.pointer(e, false));
+    on(this.canvas, "pointerdown", (e) => this.pointer(e, true));
+    on(this.canvas, "pointerleave", () => this.leave());
     this.says = h("p", { class: "says", "aria-live": "polite" });
-    this.element = h("div", { class: "map" }, h("div", { class: "map-scroll" }, this.grid), this.says);
+    this.element = h("div", { class: "map" }, h("div", { class: "map-scroll" }, this.grid), quiet ? null : this.says);
     new ResizeObserver(() => this.data && this.paint()).observe(this.element);
   }
 
-  // data: {values, shape: [rows, columns], rowNames, columnNames, low, high, signed, describe(row, column)}
+  // data: {values, shape: [rows, columns], rowNames, columnNames, low, high, signed, describe(row, column), restRow}
   draw(data) {
     this.data = data;
     this.at = [Math.min(this.at[0], data.shape[0] - 1), Math.min(this.at[1], data.shape[1] - 1)];
-    this.grid.setAttribute("aria-rowcount", data.shape[0]);
-    this.grid.setAttribute("aria-colcount", data.shape[1]);
+    set(this.grid, { "aria-rowcount": data.shape[0], "aria-colcount": data.shape[1] });
     this.paint();
-    this.say(...this.at, false);
+    this.shown ? this.say(...this.at, true) : this.rest();
   }
 
   // Frame a row and a column, as pointed at elsewhere.
   mark(row, column) {
     this.marked = [row, column];
-    if (this.data) this.frame();
+    if (!this.data) return;
+    this.frame();
+    if (!this.shown) this.rest();
   }
 
   paint() {
@@ -52,18 +56,18 @@ export class Heatmap {
     const style = getComputedStyle(this.element);
     const context = this.canvas.getContext("2d");
     const font = (context.font = `12px ${style.fontFamily}`);
-    const widest = (names) => names.reduce((most, name) => Math.max(most, context.measureText(name.slice(0, 16)).width), 0);
-    let left = rowNames ? Math.min(widest(rowNames) + 8, room / 3) : 0;
-    let cell = Math.min(this.largest, (room - left - 4) / columns, this.most ? this.most / rows : Infinity);
-    cell = cell >= 2 ? Math.floor(cell) : Math.max(cell, 0.25);
+    const widest = (names, most) => names.reduce((wide, name) => Math.max(wide, context.measureText(cut(name, most)).width), 0);
+    let left = rowNames ? Math.min(widest(rowNames, LONGEST) + 8, room / 3) : 0;
+    const fit = (width) => {
+      const size = Math.min(this.largest, width / columns, this.most ? this.most / rows : Infinity);
+      return size >= 2 ? Math.floor(size) : Math.max(size, 0.25);
+    };
+    let cell = fit(room - left - 4);
     const labelled = cell >= LABELLED;
-    if (!labelled) {
-      left = 0;
-      cell = Math.min(this.largest, room / columns, this.most ? this.most / rows : Infinity);
-      cell = cell >= 2 ? Math.floor(cell) : cell;
-    }
-    const top = labelled && columnNames ? Math.min(widest(columnNames) * 0.8 + 14, 96) : 0;
-    const over = labelled && columnNames ? top * 0.7 : 0; // the last label leans out to the right
+    if (!labelled) [left, cell] = [0, fit(room)];
+    const upright = columnNames && widest(columnNames) <= cell - 1;
+    const top = !labelled || !columnNames ? 0 : upright ? 18 : Math.min(widest(columnNames) * 0.8 + 14, 96);
+    const over = upright ? 0 : top * 0.7; // the last label leans out to the right
     this.layout = { left, top, cell };
     const width = left + cell * columns + over;
     const height = top + cell * rows + 2;
@@ -81,10 +85,13 @@ export class Heatmap {
       context.fillStyle = style.color;
       context.textBaseline = "middle";
       context.textAlign = "right";
-      if (rowNames) rowNames.forEach((name, i) => context.fillText(cut(name), left - 5, top + (i + 0.5) * cell, left - 6));
-      context.textAlign = "left";
-      if (columnNames)
-        columnNames.forEach((name, i) => {
+      // Where there is no room for all labels, every second is written, or every third.
+      const some = (names, room, write) => names?.forEach((name, i) => i % Math.ceil(room / cell) || write(name, i));
+      some(rowNames, ROW_ROOM, (name, i) => context.fillText(cut(name, LONGEST), left - 5, top + (i + 0.5) * cell, left - 6));
+      context.textAlign = upright ? "center" : "left";
+      if (upright) some(columnNames, cell, (name, i) => context.fillText(name, left + (i + 0.5) * cell, top - 8));
+      else
+        some(columnNames, LEANING_ROOM, (name, i) => {
           context.save();
           context.translate(left + (i + 0.5) * cell, top - 5);
           context.rotate(-Math.PI / 4);
@@ -142,7 +149,7 @@ export class Heatmap {
   key(event) {
     if (!this.data) return;
     const [rows, columns] = this.data.shape;
-    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageUp: [-10, 0], PageDown: [10, 0] };
+    const steps = { ...ARROWS, PageUp: [-10, 0], PageDown: [10, 0] };
     const [row, column] = this.at;
     if (event.key === "Enter" || event.key === " ") this.onPick(row, column);
     else if (event.key === "Home") this.move(row, 0);
@@ -163,20 +170,33 @@ export class Heatmap {
   leave() {
     if (!this.shown) return;
     this.shown = null;
-    if (this.data) this.frame();
+    if (this.data) {
+      this.frame();
+      this.rest();
+    }
     this.onPoint(null, null);
+  }
+
+  // Nobody points: the sentence is of the largest number, in the row that is marked or the one that the data names, if any.
+  rest() {
+    const { values, shape: [rows, columns] } = this.data;
+    const row = this.marked?.[0] ?? this.data.restRow ?? null;
+    let best = row === null || row >= rows ? 0 : row * columns;
+    const end = row === null || row >= rows ? rows * columns : best + columns;
+    for (let i = best + 1; i < end; i++) if (Math.abs(values[i]) > Math.abs(values[best])) best = i;
+    this.say(Math.floor(best / columns), best % columns, false);
   }
 
   say(row, column, aloud) {
     const sentence = this.data.describe(row, column);
     this.cell.textContent = sentence;
-    this.cell.setAttribute("aria-rowindex", row + 1);
-    this.cell.setAttribute("aria-colindex", column + 1);
-    if (aloud || !this.says.textContent) this.says.textContent = sentence;
+    set(this.cell, { "aria-rowindex": row + 1, "aria-colindex": column + 1 });
+    this.says.setAttribute("aria-live", aloud ? "polite" : "off"); // what nobody pointed at is not read aloud
+    this.says.textContent = sentence;
   }
 }
 
-export const cut = (name) => (name.length > 16 ? `${name.slice(0, 15)}…` : name);
+export const cut = (name, most = 16) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 
 function toByte({ low = 0, high, signed }, value) {
   if (!Number.isFinite(value)) return 0;

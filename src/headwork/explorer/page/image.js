@@ -15,7 +15,8 @@ export function pixelsAsImage(pixels, [rows, columns], channels) {
   return canvas;
 }
 
-const GLOW = "255 132 0";
+// How a patch with this share of the strongest weight glows.
+export const glow = (share) => `rgb(255 132 0 / ${(0.88 * Math.min(1, share)).toFixed(3)})`;
 
 // The image with the weights of its patches over it: none leaves the patch as it is, the strongest makes it glow.
 export function drawOverlay(canvas, image, weights, [rows, columns], peak = Math.max(...weights, 1e-12)) {
@@ -25,7 +26,7 @@ export function drawOverlay(canvas, image, weights, [rows, columns], peak = Math
   if (image) context.drawImage(image, 0, 0, width, height);
   const [high, wide] = [height / rows, width / columns];
   for (let i = 0; i < rows * columns; i++) {
-    context.fillStyle = `rgb(${GLOW} / ${(0.88 * Math.min(1, weights[i] / peak)).toFixed(3)})`;
+    context.fillStyle = glow(weights[i] / peak);
     const [y, x] = [Math.floor(i / columns) * high, (i % columns) * wide];
     const [top, left] = [Math.round(y), Math.round(x)];
     context.fillRect(left, top, Math.round(x + wide) - left, Math.round(y + high) - top);

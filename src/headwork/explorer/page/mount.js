@@ -1,6 +1,6 @@
 // The whole page in one element: what the model is, its panes, and how they are linked.
 import { Live, Refused } from "./ask.js";
-import { chooseTheme, onSchemeChange } from "./colours.js";
+import { chooseTheme, isDark, onSchemeChange } from "./colours.js";
 import { h, newId, put, short } from "./dom.js";
 import { cachePane } from "./panes/cache.js";
 import { costPane } from "./panes/cost.js";
@@ -13,7 +13,7 @@ import { nextPane } from "./panes/next.js";
 import { trainingPane } from "./panes/training.js";
 import { whatifPane } from "./panes/whatif.js";
 import { Session } from "./session.js";
-import { fromAddress, Store, toAddress } from "./store.js";
+import { fromAddress, KEPT, Store, toAddress } from "./store.js";
 import { words } from "./words.js";
 
 const TABS = [
@@ -54,8 +54,7 @@ export async function mount(root, ask, { address = false, note = null } = {}) {
   });
   onSchemeChange(() => store.set({ repaint: {} }));
   if (address) {
-    const names = ["input", "off", "moved", "checkpoint", "model", "focus", "query", "tab", "other", "axis", "sampling", "theme"];
-    store.on(names, () => history.replaceState(null, "", `${location.pathname}#state=${toAddress(store.values)}`));
+    store.on(KEPT, () => history.replaceState(null, "", `${location.pathname}#state=${toAddress(store.values)}`));
     addEventListener("hashchange", () => {
       const state = new URLSearchParams(location.hash.slice(1)).get("state");
       if (state) store.set(fromAddress(state));
@@ -91,19 +90,16 @@ function startValues(described, address) {
 
 function build(root, context, note) {
   const { described, store } = context;
-  const status = h("p", { class: "status", role: "status" });
   store.on(["error", "busy"], () => {
-    const { error } = store.values;
-    status.textContent = error ?? "";
-    status.classList.toggle("error", Boolean(error));
+    root.toggleAttribute("data-stale", Boolean(store.get("error")));
     root.toggleAttribute("data-busy", Boolean(store.get("busy")));
   });
   const panes = h(
     "main",
     { class: "panes" },
-    h("div", { class: "column-input" }, inputPane(context), status),
+    h("div", { class: "column-input" }, inputPane(context)),
     described.attention.length ? headsPane(context) : null,
-    described.attention.length ? mapPane(context) : null,
+    described.attention.length ? h("div", { class: "column-map" }, mapPane(context)) : null,
     tabs(context),
   );
   put(root, topBar(context, note), panes);
@@ -115,7 +111,7 @@ function topBar({ described, store }, note) {
     described.attention.length ? `${described.attention.length} attention layers` : "no attention",
     described.attention.length ? `${described.attention.reduce((n, a) => n + a.n_heads, 0)} heads` : null,
   ].filter(Boolean);
-  const theme = h("button", { type: "button", class: "tool", onclick: () => store.set({ theme: { light: "dark", dark: "light" }[store.get("theme")] ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "light" : "dark") }) }, "light / dark");
+  const theme = h("button", { class: "tool", onclick: () => store.set({ theme: isDark() ? "light" : "dark" }) }, "light / dark");
   const models =
     described.n_models > 1 && described.alike
       ? h("label", {}, "Model ", h("select", { onchange: (e) => store.set({ model: Number(e.target.value) }) }, h("option", { value: "0" }, described.name), h("option", { value: "1" }, described.against)))
@@ -124,13 +120,14 @@ function topBar({ described, store }, note) {
     "header",
     { class: "top" },
     h("div", { class: "top-line" }, h("h1", {}, described.name), h("span", { class: "facts" }, facts.join(" · ")), models, theme),
-    h("p", { class: "lead" }, words.lead[described.input], described.name.endsWith("random weights") ? ` ${words.random}` : "", note ? ` ${note}` : ""),
+    h("p", { class: "lead" }, words.lead(described.input), described.name.endsWith("random weights") ? ` ${words.random}` : "", note ? ` ${note}` : ""),
   );
 }
 
 function tabs(context) {
   const { described, store } = context;
-  const shown = TABS.filter(([name, question]) => described.can.includes(question) && !(name === "next" && described.output === "hidden state"));
+  const few = described.output === "class" && described.n_outputs <= 12; // then the answer shows all of them
+  const shown = TABS.filter(([name, question]) => described.can.includes(question) && !(name === "next" && (few || described.output === "hidden state")));
   const ids = Object.fromEntries(shown.map(([name]) => [name, [newId("tab"), newId("panel")]]));
   const panels = new Map();
   const body = h("div", {});
@@ -138,7 +135,6 @@ function tabs(context) {
     h(
       "button",
       {
-        type: "button",
         role: "tab",
         id: ids[name][0],
         "aria-controls": ids[name][1],
@@ -151,7 +147,7 @@ function tabs(context) {
           document.getElementById(ids[next][0]).focus();
         },
       },
-      words[name],
+      name === "next" && described.output !== "next token" ? words.otherNext : words[name],
     ),
   );
   const show = () => {

@@ -1,12 +1,12 @@
 // What can be done with every picture: read it as numbers, save it as SVG or PNG.
-import { h } from "./dom.js";
+import { h, times } from "./dom.js";
 import { toSvg } from "./vector.js";
 
 const MOST_ROWS = 200;
 
 // describe() -> {name, title, rowNames, columnNames, values, shape, low, high, signed, kind: "map" | "bars" | "lines"}
 export function pictureTools(describe) {
-  const button = (text, label, action) => h("button", { type: "button", class: "tool", "aria-label": label, onclick: action }, text);
+  const button = (text, label, action) => h("button", { class: "tool", "aria-label": label, onclick: action }, text);
   const open = () => {
     const found = describe();
     if (found) showNumbers(found);
@@ -22,8 +22,8 @@ export function pictureTools(describe) {
 
 function showNumbers(found) {
   const dialog = h("dialog", { class: "numbers", "aria-label": `${found.title} as numbers`, onclose: () => dialog.remove() });
-  const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
-  const copy = h("button", { type: "button", onclick: () => navigator.clipboard?.writeText(toCsv(found)) }, "Copy as CSV");
+  const close = h("button", { onclick: () => dialog.close() }, "Close");
+  const copy = h("button", { onclick: () => navigator.clipboard?.writeText(toCsv(found)) }, "Copy as CSV");
   dialog.append(h("header", {}, h("h2", {}, found.title), copy, close), h("div", { class: "scroll", tabIndex: 0 }, numbersTable(found)));
   (document.querySelector(".headwork") ?? document.body).append(dialog);
   dialog.showModal();
@@ -31,13 +31,13 @@ function showNumbers(found) {
 
 export function numbersTable({ rowNames, columnNames, values, shape, title }) {
   const [rows, columns] = shape;
-  const name = (names, i) => names?.[i] ?? String(i + 1);
-  const shown = Math.min(rows, MOST_ROWS);
-  const head = h("tr", {}, h("td", {}, ""), Array.from({ length: Math.min(columns, MOST_ROWS) }, (_, j) => h("th", { scope: "col" }, name(columnNames, j))));
-  const body = Array.from({ length: shown }, (_, i) =>
-    h("tr", {}, h("th", { scope: "row" }, name(rowNames, i)), Array.from({ length: Math.min(columns, MOST_ROWS) }, (_, j) => h("td", {}, format(values[i * columns + j])))),
+  const name = (names, i) => names?.[i] ?? String(i); // as tensors are counted
+  const [shown, wide] = [rows, columns].map((n) => Math.min(n, MOST_ROWS));
+  const head = h("tr", {}, h("td", {}, ""), times(wide, (j) => h("th", { scope: "col" }, name(columnNames, j))));
+  const body = times(shown, (i) =>
+    h("tr", {}, h("th", { scope: "row" }, name(rowNames, i)), times(wide, (j) => h("td", {}, format(values[i * columns + j])))),
   );
-  const cut = rows > shown || columns > MOST_ROWS ? `; the first ${MOST_ROWS} rows and columns, all are in the CSV` : "";
+  const cut = rows > shown || columns > wide ? `; the first ${MOST_ROWS} rows and columns, all are in the CSV` : "";
   return h("table", {}, h("caption", {}, `${title}: ${rows} x ${columns}${cut}`), h("thead", {}, head), h("tbody", {}, body));
 }
 
@@ -46,10 +46,10 @@ export const format = (value) => (Number.isFinite(value) ? String(Number(value.t
 
 function toCsv({ rowNames, columnNames, values, shape }) {
   const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
-  const lines = [["", ...Array.from({ length: shape[1] }, (_, j) => quoted(columnNames?.[j] ?? j + 1))].join(",")];
+  const lines = [["", ...times(shape[1], (j) => quoted(columnNames?.[j] ?? j))].join(",")];
   for (let i = 0; i < shape[0]; i++) {
     const row = Array.from(values.subarray ? values.subarray(i * shape[1], (i + 1) * shape[1]) : values.slice(i * shape[1], (i + 1) * shape[1]), format);
-    lines.push([quoted(rowNames?.[i] ?? i + 1), ...row].join(","));
+    lines.push([quoted(rowNames?.[i] ?? i), ...row].join(","));
   }
   return lines.join("\n");
 }

@@ -1,5 +1,5 @@
 // The page with answers inside: what was asked when it was made is answered again, from disk, without a server.
-import { Refused } from "./ask.js";
+import { isLast, Refused } from "./ask.js";
 import { Frames } from "./frames.js";
 import { mount } from "./mount.js";
 import { words } from "./words.js";
@@ -18,10 +18,7 @@ export function recordedAsk(data) {
     const text = answers.get(key(question));
     if (text === undefined) throw new Refused(words.notRecorded);
     const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-    for (const part of new Frames().push(bytes)) {
-      if (part.header.kind === "refused") throw new Refused(part.header.sentence);
-      yield part;
-    }
+    for (const part of new Frames().push(bytes)) if (!isLast(part)) yield part;
   };
 }
 

@@ -34,7 +34,7 @@ export class Store {
 }
 
 // What of it the address keeps, so that a link restores it.
-const KEPT = ["input", "off", "moved", "checkpoint", "model", "focus", "query", "tab", "other", "axis", "sampling", "theme"];
+export const KEPT = ["input", "off", "moved", "checkpoint", "model", "focus", "query", "tab", "other", "axis", "sampling", "theme"];
 const MOST_PIXELS = 3072;
 
 export function toAddress(values) {

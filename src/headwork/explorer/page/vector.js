@@ -1,6 +1,7 @@
 // Pictures as SVG text, for a paper: maps, bars and lines, in the colours of paper.
 import { chooseTheme, differenceColour, isDark, weightColour } from "./colours.js";
 import { cellsAsImage, cut } from "./heatmap.js";
+import { times } from "./dom.js";
 
 const FONT = 'font-family="system-ui, sans-serif" font-size="11"';
 const MOST_CELLS = 20000;
@@ -16,8 +17,8 @@ export function toSvg(found) {
   }
 }
 
-const wrap = (width, height, title, inside) =>
-  `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"><title>${safe(title)}</title><rect width="100%" height="100%" fill="#fff"/>${inside}</svg>`;
+const wrap = (width, height, title, inside, ground = "#fff") =>
+  `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"><title>${safe(title)}</title><rect width="100%" height="100%" fill="${ground}"/>${inside}</svg>`;
 
 function mapSvg({ title, values, shape, rowNames, columnNames, low = 0, high, signed }) {
   const [rows, columns] = shape;
@@ -37,9 +38,10 @@ function mapSvg({ title, values, shape, rowNames, columnNames, low = 0, high, si
     inside += `<image x="${left}" y="${top}" width="${columns * cell}" height="${rows * cell}" href="${image}" style="image-rendering:pixelated"/>`;
   }
   inside += `<rect x="${left}" y="${top}" width="${columns * cell}" height="${rows * cell}" fill="none" stroke="#999"/>`;
-  if (named && rowNames) rowNames.forEach((name, i) => (inside += `<text x="${left - 5}" y="${top + (i + 0.5) * cell + 4}" text-anchor="end" ${FONT}>${safe(cut(name))}</text>`));
+  const step = Math.ceil(13 / cell); // where there is no room for all names
+  if (named && rowNames) rowNames.forEach((name, i) => i % step || (inside += `<text x="${left - 5}" y="${top + (i + 0.5) * cell + 4}" text-anchor="end" ${FONT}>${safe(cut(name))}</text>`));
   if (named && columnNames)
-    columnNames.forEach((name, i) => (inside += `<text transform="translate(${left + (i + 0.5) * cell + 3} ${top - 5}) rotate(-45)" ${FONT}>${safe(cut(name))}</text>`));
+    columnNames.forEach((name, i) => i % step || (inside += `<text transform="translate(${left + (i + 0.5) * cell + 3} ${top - 5}) rotate(-45)" ${FONT}>${safe(cut(name))}</text>`));
   const height = top + rows * cell + 30;
   inside += `<text x="${left}" y="${height - 10}" ${FONT}>${signed ? `-${(high || 0).toPrecision(3)} .. ${(high || 0).toPrecision(3)}` : `white ${Number(low).toPrecision(3)}, strongest ${Number(high).toPrecision(3)}`}</text>`;
   return wrap(left + columns * cell + 80, height, title, inside);
@@ -51,7 +53,7 @@ function barsSvg({ title, values, shape, rowNames }) {
   for (let i = 0; i < shape[0]; i++) {
     const y = 30 + i * 20;
     const value = values[i * shape[1]];
-    inside += `<text x="115" y="${y + 11}" text-anchor="end" ${FONT}>${safe(cut(rowNames?.[i] ?? i + 1))}</text><rect x="120" y="${y}" width="${(360 * value) / most}" height="14" fill="#2c5fc9"/><text x="${126 + (360 * value) / most}" y="${y + 11}" ${FONT}>${Number(value).toPrecision(3)}</text>`;
+    inside += `<text x="115" y="${y + 11}" text-anchor="end" ${FONT}>${safe(cut(rowNames[i]))}</text><rect x="120" y="${y}" width="${(360 * value) / most}" height="14" fill="#2c5fc9"/><text x="${126 + (360 * value) / most}" y="${y + 11}" ${FONT}>${Number(value).toPrecision(3)}</text>`;
   }
   return wrap(560, 40 + shape[0] * 20, title, inside);
 }
@@ -62,7 +64,7 @@ const LINES = ["#2c5fc9", "#b85c00", "#2e7d4f", "#8a3ea8", "#555"];
 export function linesSvg({ title, values, shape, columnNames, xName, yName, ink = "#222" }) {
   const [rows, columns] = shape;
   const at = (i, j) => values[i * columns + j];
-  const xs = Array.from({ length: rows }, (_, i) => at(i, 0));
+  const xs = times(rows, (i) => at(i, 0));
   const all = [];
   for (let i = 0; i < rows; i++) for (let j = 1; j < columns; j++) if (Number.isFinite(at(i, j))) all.push(at(i, j));
   const [x0, x1, y1] = [Math.min(...xs), Math.max(...xs), Math.max(...all, 1e-12)];
@@ -83,5 +85,5 @@ export function linesSvg({ title, values, shape, columnNames, xName, yName, ink 
     if (points.length < 60) inside += points.map(([x, y]) => `<circle cx="${px(x).toFixed(1)}" cy="${py(y).toFixed(1)}" r="2.5" fill="${colour}"/>`).join("");
     inside += `<rect x="${left + 8 + (j - 1) * 140}" y="20" width="10" height="10" fill="${colour}"/><text x="${left + 22 + (j - 1) * 140}" y="29" ${font}>${safe(columnNames[j])}</text>`;
   }
-  return wrap(width, height, title, inside).replace('<rect width="100%" height="100%" fill="#fff"/>', ink === "#222" ? '<rect width="100%" height="100%" fill="#fff"/>' : "");
+  return wrap(width, height, title, inside, ink === "#222" ? "#fff" : "none"); // on the page, its own ground
 }

@@ -1,5 +1,5 @@
 // The page in a notebook: questions and answers are messages between the cell and the kernel.
-import { Refused } from "./ask.js";
+import { isLast } from "./ask.js";
 import { Frames } from "./frames.js";
 import { mount } from "./mount.js";
 
@@ -23,9 +23,7 @@ export function render({ model, el }) {
         while (!parts.length && !signal?.aborted) await new Promise((resolve) => (wake = resolve));
         if (signal?.aborted) throw new DOMException("a newer question has come", "AbortError");
         const part = parts.shift();
-        if (part.header.kind === "done") return;
-        if (part.header.kind === "superseded") throw new DOMException("a newer question has come", "AbortError");
-        if (part.header.kind === "refused") throw new Refused(part.header.sentence);
+        if (isLast(part)) return;
         yield part;
       }
     } finally {

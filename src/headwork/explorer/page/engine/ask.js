@@ -3,7 +3,7 @@ import { answerContinue } from "./continuing.js";
 import { answerConvolution } from "./convolution.js";
 import { answerEffects } from "./effects.js";
 import { answerLens } from "./lens.js";
-import { answerMap, answerRead, answerTensor } from "./reading.js";
+import { answerMap, answerRead, answerTensor, readingOf } from "./reading.js";
 import { Subject } from "./subject.js";
 import { bytesOf } from "./weights.js";
 
@@ -47,7 +47,7 @@ async function* answersTo(question, subject, recorded, pause) {
 
 // The cost depends on how many tokens there are, on nothing else: it is known for as many as there were at first.
 function costAsRecorded(subject, { about }, part) {
-  const lengths = subject.encode(about.input).sequences.map((sequence) => sequence.strings.length);
+  const lengths = readingOf(subject, about).encoded.sequences.map((sequence) => sequence.strings.length);
   const known = subject.about.costs_of;
   if (String(lengths) === String(known)) return fromText(part);
   throw new Refused(`In this page the cost is known for ${known.join(" and ")} tokens, and here are ${lengths.join(" and ")}: headwork explore counts any.`);

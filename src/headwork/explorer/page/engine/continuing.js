@@ -11,8 +11,9 @@ export async function* answerContinue(subject, question, pause) {
   if (!(temperature >= 0)) throw new Refused(`temperature must be more than 0 and finite, got ${temperature}.`);
   if (topP !== null && !(topP > 0 && topP <= 1)) throw new Refused(`top_p must lie in (0, 1], got ${topP}.`);
   if (topK !== null && !(topK >= 1)) throw new Refused(`top_k must be 1 or more, got ${topK}.`);
-  const { input } = subject.encode(about.input);
-  const reader = new Reader(subject.model, input, settingsOf(subject, about), cache);
+  const settings = settingsOf(subject, about);
+  const { input } = subject.encode(about.input, settings);
+  const reader = new Reader(subject.model, input, settings, cache);
   const random = randomNumbers(seed);
   const ids = [...(input.target ?? input.ids)];
   const said = [];

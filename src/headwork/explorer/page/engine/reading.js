@@ -1,6 +1,7 @@
 import { Refused } from "../ask.js";
 import { movedWeights, switchOff } from "./edits.js";
 import { bestFirst, softmax } from "./sampling.js";
+import { writesItself } from "./subject.js";
 import { reshape, slice, tensor } from "./tensor.js";
 
 const thumbnailSize = 64;
@@ -8,16 +9,20 @@ const mostShown = 64;
 const largestTensor = 256;
 const kept = new WeakMap(); // the newest forward passes of each subject, so that a closer look costs nothing
 
-// The forward pass that `about` of a question asks for: { encoded, settings, logits, points, seconds }.
+// The forward pass that `about` of a question asks for: { encoded, settings, logits, points, seconds, continuation }. The last
+// is what the model adds to a translation that was given; null if there is none, or the model wrote all of it.
 export function readingOf(subject, about = {}) {
   const key = JSON.stringify(about);
   const readings = kept.get(subject) ?? kept.set(subject, new Map()).get(subject);
   if (!readings.has(key)) {
-    const encoded = subject.encode(about.input);
     const settings = settingsOf(subject, about);
+    const encoded = subject.encode(about.input, settings);
     const start = performance.now();
     const passed = subject.model.run(encoded.input, settings);
-    readings.set(key, { encoded, settings, ...passed, seconds: (performance.now() - start) / 1000 });
+    const seconds = (performance.now() - start) / 1000;
+    const { source, target } = encoded.input;
+    const continuation = target && !writesItself(about.input) ? subject.translate(source, settings, target.slice(1)) : null;
+    readings.set(key, { encoded, settings, ...passed, seconds, continuation });
     if (readings.size > 3) readings.delete(readings.keys().next().value);
   }
   return readings.get(key);
@@ -74,15 +79,21 @@ export function answerRead(subject, { about, position: wanted = null }) {
   const scores = scoresAt(reading, position);
   const arrays = { logits: { shape: [scores.length], data: scores } };
   if (encoded.pixels) arrays.pixels = encoded.pixels;
-  subject.about.attention.forEach((_, number) => {
+  const shares = [];
+  subject.about.attention.forEach((attention, number) => {
     const weights = weightsOf(subject, reading, number);
     [arrays[`thumbnails.${number}`], arrays[`peaks.${number}`]] = thumbnailsOf(weights);
     if (encoded.pixels) arrays[`looks.${number}`] = looksOf(subject, weights);
+    else shares.push(sharesOf(weights, attention));
   });
   const { sequences, nUnknown } = encoded;
   const answer = { kind: subject.about.output, position, top: bestAnswers(subject, scores) };
   const header = { sequences, n_unknown: nUnknown, seconds: reading.seconds, answer, finite: scores.every(Number.isFinite) };
-  if (sequences.length > 1) header.translation = subject.decode(sequences[1].ids.slice(1));
+  if (shares.length) header.shares = shares;
+  if (sequences.length > 1) {
+    header.translation = subject.decode(sequences[1].ids.slice(1));
+    header.continuation = reading.continuation && subject.decode(reading.continuation);
+  }
   return { header, arrays };
 }
 
@@ -143,6 +154,31 @@ function inBlocks(weights, [blockRows, blockColumns]) {
         small.data[to] = Math.max(small.data[to], weights.data[from]);
       }
   return small;
+}
+
+// What share of its weight a row gives to itself, its neighbours and so on, in each head: the mean over the rows, but for the
+// first two where there are more, since the token before them is the first or none.
+function sharesOf({ shape: [nHeads, nQuery, nKey], data }, { kind }) {
+  const start = Math.min(2, nQuery - 1);
+  const mean = (columnOf) =>
+    Array.from({ length: nHeads }, (_, h) => {
+      let [sum, n] = [0, 0];
+      for (let i = start; i < nQuery; i++) {
+        const column = columnOf(i, (h * nQuery + i) * nKey);
+        if (column < 0 || column >= nKey) continue;
+        sum += data[(h * nQuery + i) * nKey + column];
+        n++;
+      }
+      return sum / Math.max(n, 1);
+    });
+  const strongest = (_, from) => {
+    let best = 0;
+    for (let j = 1; j < nKey; j++) if (data[from + j] > data[from + best]) best = j;
+    return best;
+  };
+  const both = { first: mean(() => 0), strongest: mean(strongest) };
+  if (kind === "cross") return { ...both, last: mean(() => nKey - 1) };
+  return { ...both, itself: mean((i) => i), before: mean((i) => i - 1), after: mean((i) => i + 1) };
 }
 
 // Where each head looks in an image: from the class token, or from the patch in the middle. [head, key]

@@ -6,6 +6,9 @@ import { tensor } from "./tensor.js";
 import { Tokens } from "./tokens.js";
 import { readWeights } from "./weights.js";
 
+// Whether a translator is given no target: then it writes one.
+export const writesItself = (given) => given.target == null && given.target_ids == null && given.example == null;
+
 // The model of a page, with what it takes to read a text or an image for it and to name its answers. `data` is what
 // living.py has put into the page; `about` is its description, as the answer to Describe has it.
 export class Subject {
@@ -18,15 +21,16 @@ export class Subject {
     this.examples = data.examples ?? {};
   }
 
-  // { input for Model.run, sequences for the page, pixels, nUnknown } of an Input of the protocol.
-  encode(given = {}) {
+  // { input for Model.run, sequences for the page, pixels, nUnknown } of an Input of the protocol. A translation that is not
+  // given is written by the model with these settings (as for Model.run), so without the heads that are off.
+  encode(given = {}, settings = {}) {
     if (given.example != null) return this.encode(this.example(given.example));
     if (this.about.input === "image") return this.encodeImage(given.pixels);
     const isPair = this.about.input === "text pair";
     const [source, nUnknown] = this.idsOf(given.text, given.ids, isPair ? "source" : "text");
     if (!isPair) return { input: { ids: source }, sequences: [this.sequence("tokens", source)], nUnknown };
     let [target, more] = [[], 0];
-    if (given.target == null && given.target_ids == null) target = this.translate(source);
+    if (writesItself(given)) target = this.translate(source, settings);
     else if (given.target !== "") [target, more] = this.idsOf(given.target, given.target_ids, "target");
     if (given.target_ids == null) target = [this.begin, ...target];
     const sequences = [this.sequence("source", source), this.sequence("target", target)];
@@ -58,10 +62,10 @@ export class Subject {
     if (typed == null && text == null) throw new Refused(`${what} must be given, as a text or as ids`);
     if (typed == null && !this.tokens) throw new Refused(`This model has no tokenizer: type the ids of its tokens, 0 .. ${vocab - 1}.`);
     const ids = typed ?? this.encodeText(text);
-    if (!ids.length) throw new Refused("Type something: there is no token to read yet.");
+    if (!ids.length) throw new Refused(`The ${what} is empty: type something for the model to read.`);
     const wrong = ids.find((id) => !(Number.isInteger(id) && id >= 0 && id < vocab));
     if (wrong !== undefined) throw new Refused(`Ids must lie in 0 .. ${vocab - 1}, got ${wrong}.`);
-    if (ids.length > most) throw new Refused(`This is ${ids.length} tokens. The model is shown up to ${most}: take ${ids.length - most} away. Nothing was cut.`);
+    if (ids.length > most) throw new Refused(`The ${what} is too long: it has ${ids.length} tokens, and this model can read ${most} at most. Take ${ids.length - most} away; nothing was cut off.`);
     return [ids, typed ? 0 : ids.filter((id) => id === 3).length];
   }
 
@@ -70,13 +74,13 @@ export class Subject {
     return this.about.output === "class" && text ? [1, ...ids] : ids; // a classifier reads "begin" first
   }
 
-  // What the model says of a source, always the likeliest token, without begin and end.
-  translate(source) {
-    const most = Math.max(Math.min(this.about.max_tokens ?? Infinity, 2 * source.length + 20, this.about.limits.tokens) - 1, 1);
-    const reader = new Reader(this.model, { source });
+  // What the model says of a source after what is begun, always the likeliest token, without its end.
+  translate(source, settings, begun = []) {
+    const most = Math.min(this.about.max_tokens ?? Infinity, 2 * source.length + 20, this.about.limits.tokens) - 1 - begun.length;
+    const reader = new Reader(this.model, { source }, settings);
     const said = [];
     while (said.length < most) {
-      const id = bestFirst(reader.read([this.begin, ...said]))[0];
+      const id = bestFirst(reader.read([this.begin, ...begun, ...said]))[0];
       if (this.end.includes(id)) break;
       said.push(id);
     }

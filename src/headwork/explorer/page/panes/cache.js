@@ -25,12 +25,12 @@ export function cachePane(context) {
     if (await lives.with.question({ ...question, cache: true })) await lives.without.question({ ...question, cache: false });
     if (!found.without.length) return;
     const mean = (rows) => rows.slice(1).reduce((n, r) => n + r.milliseconds, 0) / Math.max(rows.length - 1, 1);
-    note.textContent = `After the first token, ${mean(found.with).toFixed(2)} ms for each with the cache and ${mean(found.without).toFixed(2)} ms without; the cache holds ${(found.with.at(-1).bytes / 1024).toFixed(1)} KiB for ${found.with.at(-1).n_tokens} tokens, ${(found.with.at(-1).bytes / found.with.at(-1).n_tokens).toFixed(0)} bytes for each.`;
+    const { bytes, n_tokens } = found.with.at(-1);
+    note.textContent = `After the first token, ${mean(found.with).toFixed(1)} ms for each with the cache and ${mean(found.without).toFixed(1)} ms without; the cache holds ${(bytes / 1024).toFixed(0)} KiB for ${n_tokens} tokens, ${(bytes / n_tokens).toFixed(0)} bytes for each.`;
   };
   function time() {
-    const n = Math.max(found.with.length, found.without.length);
-    const values = Float64Array.from({ length: 3 * n }, (_, i) => [found.with[Math.floor(i / 3)]?.n_tokens ?? found.without[Math.floor(i / 3)]?.n_tokens, found.with[Math.floor(i / 3)]?.milliseconds, found.without[Math.floor(i / 3)]?.milliseconds][i % 3] ?? NaN);
-    return { kind: "lines", title: "Milliseconds for each token", values, shape: [n, 3], columnNames: ["tokens", "with the cache", "without"], xName: "tokens read", yName: "ms for a token" };
+    const values = Float64Array.from(found.with.flatMap((row, i) => [row.n_tokens, row.milliseconds, found.without[i]?.milliseconds ?? NaN]));
+    return { kind: "lines", title: "Milliseconds for each token", values, shape: [found.with.length, 3], columnNames: ["tokens", "with the cache", "without"], xName: "tokens read", yName: "ms for a token" };
   }
   function memory() {
     const values = Float64Array.from(found.with.flatMap((row) => [row.n_tokens, row.bytes / 1024]));
@@ -47,5 +47,5 @@ export function cachePane(context) {
     put(charts, chart(time()), chart(memory()));
   };
   store.on(["repaint"], draw);
-  return pane("cache", words.cache, words.cacheAbout, () => (found.with.length ? time() : null), h("div", { class: "row" }, h("button", { type: "button", onclick: run }, `Continue ${N_TOKENS} tokens, with and without`)), note, charts);
+  return pane("cache", words.cache, words.cacheAbout, () => (found.with.length ? time() : null), h("div", { class: "row" }, h("button", { onclick: run }, `Continue ${N_TOKENS} tokens, with and without`)), note, charts);
 }

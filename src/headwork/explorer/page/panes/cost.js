@@ -44,7 +44,7 @@ export function costPane(context) {
         h(
           "tr",
           {},
-          h("th", { scope: "row" }, h("button", { type: "button", class: "link", "data-point": row.name, onclick: () => look.question({ question: "Tensor", about: session.asked, name: row.name }) }, row.name)),
+          h("th", { scope: "row" }, h("button", { class: "link", "data-point": row.name, onclick: () => look.question({ question: "Tensor", about: session.asked, name: row.name }) }, row.name)),
           h("td", {}, row.shape.join(" x ")),
           h("td", { class: "axes" }, row.axes.join(" ")),
           h("td", {}, flops.has(row.name) ? short(flops.get(row.name)) : ""),
@@ -59,7 +59,7 @@ export function costPane(context) {
     let high = 1e-9;
     for (const v of data) if (Math.abs(v) > high) high = Math.abs(v);
     const [rowAxis, columnAxis] = tensor.header.axes.length === tensor.header.shape.length ? tensor.header.axes.slice(-2) : ["row", "column"];
-    return { title: tensor.header.name, values: data, shape, high, signed: true, describe: (row, column) => `${rowAxis ?? "row"} ${row + 1}, ${columnAxis ?? "column"} ${column + 1}: ${data[row * shape[1] + column].toPrecision(4)}` };
+    return { title: tensor.header.name, values: data, shape, high, signed: true, describe: (row, column) => `${rowAxis ?? "row"} ${row}, ${columnAxis ?? "column"} ${column}: ${data[row * shape[1] + column].toPrecision(3)}` };
   }
   function showTensor({ header, arrays }) {
     const cut = header.shape.length > 2 || header.shape.some((n) => n > 256);

@@ -1,6 +1,7 @@
 // Draw an image as the model reads it, drop one, or choose a file.
-import { h } from "../dom.js";
+import { ARROWS, h, on, times } from "../dom.js";
 import { pixelsAsImage } from "../image.js";
+import { words } from "../words.js";
 
 const FINE = 4; // strokes are kept this much finer and then averaged, as the digits of the training data were
 
@@ -23,12 +24,13 @@ export function drawing(context) {
     drawn.drawImage(pixelsAsImage(pixels, size, channels), 0, 0, canvas.width, canvas.height);
     drawn.strokeStyle = "rgb(120 150 220 / .45)";
     drawn.lineWidth = 1;
-    for (let i = 1; i < grid[0] && grid[0] <= 32; i++) line(drawn, 0, (canvas.height * i) / grid[0], canvas.width, (canvas.height * i) / grid[0]);
-    for (let i = 1; i < grid[1] && grid[1] <= 32; i++) line(drawn, (canvas.width * i) / grid[1], 0, (canvas.width * i) / grid[1], canvas.height);
+    const between = (n) => (n <= 32 ? times(n - 1, (i) => (i + 1) / n) : []);
+    for (const y of between(grid[0])) line(drawn, 0, canvas.height * y, canvas.width, canvas.height * y);
+    for (const x of between(grid[1])) line(drawn, canvas.width * x, 0, canvas.width * x, canvas.height);
     const { hover } = store.values;
     const patch = hover ? hover.token - described.image.n_extra : -1;
     if (patch >= 0) box(drawn, Math.floor(patch / grid[1]), patch % grid[1], grid);
-    if (canvas === document.activeElement) box(drawn, pen[0], pen[1], size);
+    if (canvas.matches(":focus-visible")) box(drawn, pen[0], pen[1], size);
   };
   const line = (c, ...p) => (c.beginPath(), c.moveTo(p[0], p[1]), c.lineTo(p[2], p[3]), c.stroke());
   const box = (c, row, column, [r, k]) => {
@@ -40,7 +42,7 @@ export function drawing(context) {
   // A dot at a place in pixels: all fine cells within the width of the pen.
   const dot = (y, x) => {
     fine ??= Float32Array.from({ length: rows * FINE * columns * FINE }, (_, i) => pixels[Math.floor(Math.floor(i / (columns * FINE)) / FINE) * columns + Math.floor((i % (columns * FINE)) / FINE)]);
-    const radius = Math.max(1.6, 0.075 * rows * FINE);
+    const radius = Math.max(1.6, 0.0875 * rows * FINE); // so that a drawn digit has as much ink as those of the training data
     for (let i = Math.max(0, Math.floor(y * FINE - radius)); i <= Math.min(rows * FINE - 1, y * FINE + radius); i++)
       for (let j = Math.max(0, Math.floor(x * FINE - radius)); j <= Math.min(columns * FINE - 1, x * FINE + radius); j++)
         if ((i + 0.5 - y * FINE) ** 2 + (j + 0.5 - x * FINE) ** 2 <= radius ** 2) fine[i * columns * FINE + j] = light ? 1 : 0;
@@ -61,14 +63,14 @@ export function drawing(context) {
     const room = canvas.getBoundingClientRect();
     return [((event.clientY - room.top) / room.height) * rows, ((event.clientX - room.left) / room.width) * columns];
   };
-  canvas.addEventListener("pointerdown", (event) => {
+  on(canvas, "pointerdown", (event) => {
     canvas.setPointerCapture(event.pointerId);
     last = place(event);
     light = event.button !== 2 && !event.shiftKey;
     dot(...last);
     settle();
   });
-  canvas.addEventListener("pointermove", (event) => {
+  on(canvas, "pointermove", (event) => {
     const [y, x] = place(event);
     if (!last) {
       const token = Math.floor((y * grid[0]) / rows) * grid[1] + Math.floor((x * grid[1]) / columns) + described.image.n_extra;
@@ -80,15 +82,14 @@ export function drawing(context) {
     settle();
   });
   const lift = () => (last = null);
-  canvas.addEventListener("pointerup", lift);
-  canvas.addEventListener("pointercancel", lift);
-  canvas.addEventListener("pointerleave", () => store.set({ hover: null }));
-  canvas.addEventListener("contextmenu", (event) => event.preventDefault());
-  canvas.addEventListener("focus", paint);
-  canvas.addEventListener("blur", paint);
-  canvas.addEventListener("keydown", (event) => {
-    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    if (event.key in steps) pen = pen.map((p, i) => Math.max(0, Math.min(size[i] - 1, p + steps[event.key][i])));
+  on(canvas, "pointerup", lift);
+  on(canvas, "pointercancel", lift);
+  on(canvas, "pointerleave", () => store.set({ hover: null }));
+  on(canvas, "contextmenu", (event) => event.preventDefault());
+  on(canvas, "focus", paint);
+  on(canvas, "blur", paint);
+  on(canvas, "keydown", (event) => {
+    if (event.key in ARROWS) pen = pen.map((p, i) => Math.max(0, Math.min(size[i] - 1, p + ARROWS[event.key][i])));
     else if (event.key === " ") {
       light = !event.shiftKey;
       dot(pen[0] + 0.5, pen[1] + 0.5);
@@ -99,18 +100,13 @@ export function drawing(context) {
     paint();
   });
 
-  const clear = () => {
-    pixels = new Float32Array(pixels.length);
+  const replace = (change) => {
+    pixels = pixels.map(change);
     fine = null;
     paint();
     send();
   };
-  const invert = () => {
-    pixels = pixels.map((v) => 1 - v);
-    fine = null;
-    paint();
-    send();
-  };
+  const clear = () => replace(() => 0);
   const open = async (file) => {
     try {
       const image = await createImageBitmap(file);
@@ -119,16 +115,13 @@ export function drawing(context) {
       drawn.imageSmoothingQuality = "high";
       drawn.drawImage(image, 0, 0, columns, rows);
       const { data } = drawn.getImageData(0, 0, columns, rows);
-      for (let i = 0; i < rows * columns; i++) {
-        const [r, g, b, a] = [0, 1, 2, 3].map((c) => data[4 * i + c] / 255);
-        if (channels === 1) pixels[i] = a * (0.299 * r + 0.587 * g + 0.114 * b);
-        else [r, g, b].forEach((v, c) => (pixels[c * rows * columns + i] = a * v));
-      }
-      fine = null;
-      paint();
-      send();
+      const n = rows * columns;
+      replace((_, at) => {
+        const [r, g, b, a] = [0, 1, 2, 3].map((c) => data[4 * (at % n) + c] / 255);
+        return a * (channels === 1 ? 0.299 * r + 0.587 * g + 0.114 * b : [r, g, b][Math.floor(at / n)]);
+      });
     } catch {
-      store.set({ error: "This file is not a picture that the browser can read: PNG, JPEG, WebP, GIF and BMP are." });
+      store.set({ notice: "This file is not a picture that the browser can read: PNG, JPEG, WebP, GIF and BMP are." });
     }
   };
   const file = h("input", { type: "file", accept: "image/*", class: "offscreen", tabIndex: -1, "aria-hidden": "true", onchange: () => file.files[0] && open(file.files[0]) });
@@ -139,15 +132,15 @@ export function drawing(context) {
     h(
       "div",
       { class: "row" },
-      h("button", { type: "button", onclick: clear }, "Clear"),
-      h("button", { type: "button", onclick: invert }, "Invert"),
-      h("button", { type: "button", onclick: () => file.click() }, "Open a picture"),
+      h("button", { onclick: clear }, "Clear"),
+      h("button", { onclick: () => replace((v) => 1 - v) }, "Invert"),
+      h("button", { onclick: () => file.click() }, "Open a picture"),
       file,
     ),
-    h("p", { class: "note" }, `Drag to draw, with Shift to erase. The model sees ${rows} x ${columns} pixels in ${grid[0]} x ${grid[1]} patches.`),
+    h("p", { class: "note" }, words.patches(size, grid)),
   );
-  area.addEventListener("dragover", (event) => event.preventDefault());
-  area.addEventListener("drop", (event) => {
+  on(area, "dragover", (event) => event.preventDefault());
+  on(area, "drop", (event) => {
     event.preventDefault();
     if (event.dataTransfer.files[0]) open(event.dataTransfer.files[0]);
   });

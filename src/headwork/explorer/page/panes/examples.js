@@ -23,7 +23,7 @@ export function examples({ described, store, newLive }) {
         };
         const image = size && pixelsAsImage(input().pixels, size.slice(1), size[0]);
         if (image) image.setAttribute("aria-hidden", "true");
-        return h("button", { type: "button", class: row.right ? "example" : "example wrong", onclick: () => store.set({ input: input(), query: null }) }, image, size ? null : h("span", { class: "example-text" }, row.text), h("small", {}, says));
+        return h("button", { class: row.right ? "example" : "example wrong", onclick: () => store.set({ input: input(), query: null }) }, image, size ? null : h("span", { class: "example-text" }, row.text), h("small", {}, says));
       }),
     );
   }

@@ -1,10 +1,10 @@
 // Gaussian heads as discs on the grid of patches: drag them, resize them, and everything follows.
 import { bars } from "../bars.js";
-import { h, put, s } from "../dom.js";
+import { hue } from "../colours.js";
+import { ARROWS, h, on, percent, put, s, set } from "../dom.js";
 import { pane } from "../pane.js";
 import { words } from "../words.js";
 
-const HUES = ["#d1495b", "#2c5fc9", "#2e7d4f", "#b85c00", "#8a3ea8", "#0b7a86", "#7a5c00", "#5b5f97", "#a23e74"];
 const UNIT = 40; // pixels for a patch
 const radiusOf = (alpha) => Math.sqrt(Math.LN2 / alpha);
 const alphaOf = (radius) => Math.LN2 / radius ** 2;
@@ -46,28 +46,29 @@ export function gaussianPane(context) {
       for (let c = -reach[1] + 1; c < reach[1]; c++) cells.push(s("rect", { x: (c - 0.5) * UNIT, y: (r - 0.5) * UNIT, width: UNIT, height: UNIT, class: r || c ? "cell" : "cell middle" }));
     discs.length = 0;
     centre.forEach((_, i) => {
-      const circle = s("circle", { class: "disc", fill: HUES[i % HUES.length], tabindex: 0, role: "slider", "aria-orientation": "vertical", "aria-valuemin": -grid[0], "aria-valuemax": grid[0] });
-      const rim = s("circle", { class: "rim", stroke: HUES[i % HUES.length] });
+      const colour = hue(i);
+      const circle = s("circle", { class: "disc", fill: colour, tabindex: 0, role: "slider", "aria-orientation": "vertical", "aria-valuemin": -grid[0], "aria-valuemax": grid[0] });
+      const [rim, line] = [s("circle", { class: "rim" }), s("circle", { class: "rim-line", stroke: colour })];
       const label = s("text", { class: "disc-name" }, String(i));
       drag(circle, i, (start, by) => move(i, [start.centre[0] + by[0], start.centre[1] + by[1]], start.alpha));
       drag(rim, i, (start, by, at) => move(i, start.centre, alphaOf(Math.max(0.05, Math.hypot(at[0] - start.centre[0], at[1] - start.centre[1])))));
-      circle.addEventListener("keydown", (event) => key(event, i));
-      circle.addEventListener("focus", () => ((chosen = i), store.set({ focus: [here().attention, i] }), tell(i)));
-      discs.push({ circle, rim, label });
+      on(circle, "keydown", (event) => key(event, i));
+      on(circle, "focus", () => store.set({ focus: [here().attention, i] }));
+      discs.push({ circle, rim, line, label });
     });
-    board.replaceChildren(...cells, ...discs.flatMap(({ circle, rim, label }) => [rim, circle, label]));
+    // The widest first, so that none lies over a smaller one.
+    const order = discs.map((_, i) => i).sort((a, b) => head(a).alpha - head(b).alpha);
+    board.replaceChildren(...cells, ...order.flatMap((i) => [discs[i].circle, discs[i].line, discs[i].rim]), ...discs.map(({ label }) => label));
     place();
   }
   function key(event, i) {
     const { centre, alpha } = head(i);
     const step = event.shiftKey ? 1 : 0.25;
-    const moves = { ArrowUp: [-step, 0], ArrowDown: [step, 0], ArrowLeft: [0, -step], ArrowRight: [0, step] };
-    if (event.key in moves) move(i, [centre[0] + moves[event.key][0], centre[1] + moves[event.key][1]], alpha);
+    if (event.key in ARROWS) move(i, centre.map((c, axis) => c + step * ARROWS[event.key][axis]), alpha);
     else if (event.key === "+" || event.key === "=") move(i, centre, alpha / 1.3);
     else if (event.key === "-") move(i, centre, alpha * 1.3);
     else return;
     event.preventDefault();
-    tell(i);
   }
   function drag(element, i, act) {
     let start = null;
@@ -75,46 +76,41 @@ export function gaussianPane(context) {
       const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(board.getScreenCTM().inverse());
       return [point.y / UNIT, point.x / UNIT];
     };
-    element.addEventListener("pointerdown", (event) => {
+    on(element, "pointerdown", (event) => {
       element.setPointerCapture(event.pointerId);
       start = { at: place(event), ...head(i) };
       session.dragging = true;
       event.preventDefault();
     });
-    element.addEventListener("pointermove", (event) => {
+    on(element, "pointermove", (event) => {
       if (!start) return;
       const at = place(event);
       act(start, [at[0] - start.at[0], at[1] - start.at[1]], at);
-      tell(i);
     });
     const end = () => {
       start = null;
       session.dragging = false;
     };
-    element.addEventListener("pointerup", end);
-    element.addEventListener("pointercancel", end);
+    on(element, "pointerup", end);
+    on(element, "pointercancel", end);
   }
   function place() {
-    discs.forEach(({ circle, rim, label }, i) => {
+    discs.forEach(({ circle, rim, line, label }, i) => {
       const { centre, alpha, moved } = head(i);
       const [y, x, r] = [centre[0] * UNIT, centre[1] * UNIT, radiusOf(alpha) * UNIT];
-      for (const [name, value] of Object.entries({ cx: x, cy: y, r: Math.max(r, 7) })) circle.setAttribute(name, value);
-      for (const [name, value] of Object.entries({ cx: x, cy: y, r: Math.max(r, 7) })) rim.setAttribute(name, value);
-      label.setAttribute("x", x);
-      label.setAttribute("y", y + 5);
-      circle.classList.toggle("moved", moved);
-      const text = sentence(i);
-      circle.setAttribute("aria-label", `head ${i}`);
-      circle.setAttribute("aria-valuenow", centre[0].toFixed(2));
-      circle.setAttribute("aria-valuetext", text);
+      for (const part of [circle, rim, line]) set(part, { cx: x, cy: y, r: Math.max(r, 7) });
+      set(label, { x, y: y + 5 });
+      set(circle, { "aria-label": `head ${i}`, "aria-valuenow": centre[0].toFixed(2), "aria-valuetext": sentence(i) });
+      line.classList.toggle("moved", moved);
     });
     undo.disabled = keep.disabled = !store.get("moved").length;
+    tell(chosen);
   }
   function sentence(i) {
     const { centre, alpha } = head(i);
-    const way = (v, less, more) => (Math.abs(v) < 0.05 ? null : `${Math.abs(v).toFixed(2)} ${v < 0 ? less : more}`);
-    const where = [way(centre[0], "up", "down"), way(centre[1], "left", "right")].filter(Boolean).join(", ") || "at the patch itself";
-    return `head ${i} looks ${where}; half of its weight within ${radiusOf(alpha).toFixed(2)} patches (alpha ${alpha.toPrecision(3)})`;
+    const way = (v, less, more) => (Math.abs(v) < 0.05 ? null : `${Math.abs(v).toFixed(1)} ${v < 0 ? less : more}`);
+    const where = [way(centre[0], "up", "down"), way(centre[1], "left", "right")].filter(Boolean).join(" and ");
+    return `${described.attention[here().attention].short}, head ${i} looks ${where ? `${where} of the patch` : "at the patch itself"}; half of its weight lies within ${radiusOf(alpha).toFixed(1)} patches of there (alpha ${alpha.toPrecision(2)})`;
   }
   const tell = (i) => (says.textContent = sentence(i));
 
@@ -124,25 +120,39 @@ export function gaussianPane(context) {
   }
   function showBound({ header, arrays }) {
     const { single_pixel, probabilities } = arrays;
+    const size = `${header.kernel_size} x ${header.kernel_size}`;
     const best = probabilities ? probabilities.data.reduce((b, p, i) => (p > probabilities.data[b] ? i : b), 0) : null;
     put(
       bound,
-      h("p", {}, `As a ${header.kernel_size} x ${header.kernel_size} convolution, no output of this layer is off by more than `, h("strong", {}, Number(header.error_bound).toPrecision(3)), " for inputs between -1 and 1."),
-      probabilities ? h("p", {}, "With convolutions in all layers the model says ", h("strong", {}, described.labels?.[best] ?? String(best)), ` (${(100 * probabilities.data[best]).toFixed(1)} %).`) : null,
-      h("p", { class: "note" }, "How much of each head lies on a single patch (1: it is one weight of the kernel):"),
+      h("h3", {}, "Could a convolution do the same?"),
+      h("p", {}, `A ${size} convolution takes from the ${size} patches around each patch, with a fixed number for each. It can copy a head exactly if all of its weight lies on one of these patches. So much of each head lies on its strongest patch:`),
       bars(Array.from(single_pixel.data, (value, i) => ({ name: `head ${i}`, value }))),
+      probabilities ? h("p", {}, "With the nearest convolutions in the place of all heads, the model would say ", h("strong", {}, described.labels?.[best] ?? String(best)), ` (${percent(probabilities.data[best])}); with its heads it says `, h("strong", {}, store.get("reading")?.header.answer.top[0].name ?? ""), ".") : null,
+      h("p", {}, "How far can this layer be off? For inputs between -1 and 1, each number that it gives changes by ", h("strong", {}, Number(header.error_bound).toPrecision(2)), " at most (0: by nothing)."),
     );
   }
-  const undo = h("button", { type: "button", onclick: () => store.set({ moved: [] }) }, "Put all back");
-  const keep = h("button", { type: "button", onclick: () => save.question({ question: "Save", about: session.about() }) }, "Save as a new model");
-  const layers = h("select", { onchange: (event) => ((layer = Number(event.target.value)), build(), store.set({ focus: [here().attention, 0] }), askBound()) }, described.gaussian.map(({ attention }, i) => h("option", { value: i }, described.attention[attention].short)));
+  const undo = h("button", { onclick: () => store.set({ moved: [] }) }, "Put all back");
+  const keep = h("button", { onclick: () => save.question({ question: "Save", about: session.about() }) }, "Save as a new model");
+  const layers = h("select", { onchange: (event) => store.set({ focus: [described.gaussian[Number(event.target.value)].attention, 0] }) }, described.gaussian.map(({ attention }, i) => h("option", { value: i }, described.attention[attention].short)));
   store.on(["moved"], () => {
     place();
     askBound();
   });
   store.on(["reading"], () => !session.dragging && askBound());
+  // The head in focus is the one that is spoken of, and its layer the one that is shown.
+  const follow = () => {
+    const [attention, i] = store.get("focus") ?? [];
+    const number = described.gaussian.findIndex((each) => each.attention === attention);
+    if (number < 0) return;
+    [chosen, layers.value] = [i, number];
+    if (number === layer) return tell(i);
+    layer = number;
+    build();
+    askBound();
+  };
   build();
-  tell(0);
+  store.on(["focus"], follow);
+  follow();
   const numbers = () => ({ title: "Gaussian heads", rowNames: here().centre.map((_, i) => `head ${i}`), columnNames: ["row", "column", "alpha"], values: Float64Array.from(here().centre.flatMap((_, i) => [...head(i).centre, head(i).alpha])), shape: [here().centre.length, 3], low: -3, high: 3 });
   return pane(
     "gaussian",

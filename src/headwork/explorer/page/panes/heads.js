@@ -1,47 +1,64 @@
-// Every layer and head as a small map: click to look closer, untick to switch off.
-import { weightTable } from "../colours.js";
-import { h, put } from "../dom.js";
+// Every layer and head as a small map: click to look closer, untick to switch off, try which of them the answer needs.
+import { h, percent, put, times } from "../dom.js";
+import { cellsAsImage } from "../heatmap.js";
 import { drawOverlay, pixelsAsImage } from "../image.js";
+import { lookOf } from "../looks.js";
 import { pane } from "../pane.js";
 import { words } from "../words.js";
+import { tryEachOff } from "./trying.js";
 
-export function headsPane({ described, store }) {
+export function headsPane(context) {
+  const { described, store } = context;
   const image = described.image;
   const widest = Math.max(...described.attention.map((each) => each.n_heads));
-  const side = widest <= 4 ? 70 : widest <= 8 ? 60 : 44;
+  const side = widest <= 4 ? 76 : widest <= 8 ? 60 : 44;
   const cells = [];
-  const allOn = h("button", { type: "button", class: "tool", onclick: () => store.set({ off: [] }) }, words.allOn);
-  const rows = described.attention.map((attention, a) => {
-    const row = Array.from({ length: attention.n_heads }, (_, head) => {
-      const canvas = h("canvas", { width: 2 * side, height: image ? Math.round((2 * side * image.grid[0]) / image.grid[1]) : 2 * side, "aria-hidden": "true", style: { width: `${side}px` } });
-      const button = h("button", { type: "button", class: "head-map", onclick: () => store.set({ focus: [a, head] }) }, canvas);
+  const flips = [];
+  const allOn = h("button", { onclick: () => store.set({ off: [] }) }, words.allOn);
+  const layers = described.attention.map((attention, a) => {
+    const row = times(attention.n_heads, (head) => {
+      const canvas = h("canvas", { width: 2 * side, height: image ? Math.round((2 * side * image.grid[0]) / image.grid[1]) : 2 * side, "aria-hidden": "true" });
+      const button = h("button", { class: "head-map", onclick: () => (store.set({ focus: [a, head] }), showMap(button)) }, canvas);
       const tick = h("input", { type: "checkbox", checked: true, onchange: () => toggle(a, head, tick.checked) });
       tick.setAttribute("aria-label", `${attention.short}, head ${head} on`);
-      const cell = { a, head, canvas, button, tick, element: h("td", {}, h("div", { class: "head" }, button, h("label", { class: "tick" }, tick, h("span", {}, String(head))))) };
-      cells.push(cell);
-      return cell.element;
+      const [look, effect] = ["look", "effect"].map((name) => h("span", { class: name }));
+      const element = h("div", { class: "head" }, button, h("label", { class: "tick" }, tick, h("span", {}, `head ${head}`)), look, effect);
+      cells.push({ a, head, canvas, button, tick, look, effect, element });
+      return element;
     });
-    const flip = () => {
-      const off = store.get("off").filter(([x]) => x !== a);
-      const all = store.get("off").length - off.length < attention.n_heads;
-      store.set({ off: all ? [...off, ...Array.from({ length: attention.n_heads }, (_, i) => [a, i])] : off });
-    };
-    return h("tr", {}, h("th", { scope: "row" }, h("button", { type: "button", class: "layer-name", title: "switch the whole layer off or on", onclick: flip }, attention.short)), row);
+    const isOff = () => store.get("off").filter(([x]) => x === a).length === attention.n_heads;
+    const flip = h("button", {
+      class: "tool",
+      onclick: () => {
+        const others = store.get("off").filter(([x]) => x !== a);
+        store.set({ off: isOff() ? others : [...others, ...times(attention.n_heads, (i) => [a, i])] });
+      },
+    });
+    flips.push(() => {
+      flip.textContent = isOff() ? "switch on" : "switch off";
+      flip.setAttribute("aria-label", `${flip.textContent}: all heads of ${attention.short}`);
+    });
+    const kind = described.input !== "text pair" ? null : words.layerKinds[attention.kind === "cross" ? "cross" : attention.query ? "decoder" : "encoder"];
+    const grid = h("div", { class: "layer-heads" }, row);
+    grid.style.setProperty("--side", `${side}px`);
+    return h("div", { class: "layer", role: "group", "aria-label": attention.short }, h("p", { class: "layer-top" }, h("strong", {}, attention.short), flip, kind ? h("span", { class: "note" }, kind) : null), grid);
   });
 
   function toggle(a, head, on) {
     const off = store.get("off").filter(([x, y]) => x !== a || y !== head);
     store.set({ off: on ? off : [...off, [a, head]] });
   }
+  const isOff = ({ a, head }) => store.get("off").some(([x, y]) => x === a && y === head);
 
   const marks = () => {
     const { off, focus } = store.values;
-    for (const { a, head, button, tick, element } of cells) {
-      const isOff = off.some(([x, y]) => x === a && y === head);
-      tick.checked = !isOff;
-      element.classList.toggle("off", isOff);
+    for (const cell of cells) {
+      const { a, head, button, tick, element } = cell;
+      tick.checked = !isOff(cell);
+      element.classList.toggle("off", isOff(cell));
       button.setAttribute("aria-pressed", focus?.[0] === a && focus?.[1] === head);
     }
+    flips.forEach((update) => update());
     allOn.disabled = !off.length;
   };
 
@@ -49,8 +66,7 @@ export function headsPane({ described, store }) {
     const { reading } = store.values;
     if (!reading) return;
     const under = image && pixelsAsImage(reading.arrays.pixels.data, image.size, image.channels);
-    for (const { a, head, canvas, button } of cells) {
-      const peak = reading.arrays[`peaks.${a}`]?.data[head] ?? 0;
+    for (const { a, head, canvas, button, look } of cells) {
       if (image) {
         const looks = reading.arrays[`looks.${a}`];
         if (!looks) continue;
@@ -59,11 +75,18 @@ export function headsPane({ described, store }) {
       } else {
         const small = reading.arrays[`thumbnails.${a}`];
         if (!small) continue;
-        drawBytes(canvas, small.data.subarray(head * small.shape[1] * small.shape[2], (head + 1) * small.shape[1] * small.shape[2]), small.shape.slice(1));
+        const n = small.shape[1] * small.shape[2];
+        const drawn = canvas.getContext("2d");
+        drawn.imageSmoothingEnabled = false;
+        drawn.drawImage(cellsAsImage({ values: small.data.subarray(head * n, (head + 1) * n), shape: small.shape.slice(1), high: 255 }), 0, 0, canvas.width, canvas.height);
       }
-      button.setAttribute("aria-label", `${described.attention[a].short}, head ${head}, largest weight ${peak.toFixed(2)}`);
+      const { place = "", share = null, sentence = "" } = lookOf({ described, reading, attention: a, head });
+      put(look, share === null ? null : h("b", {}, `${percent(share)} `), place);
+      button.title = sentence;
+      button.setAttribute("aria-label", `${described.attention[a].short}, head ${head}, looks at ${look.textContent}`);
     }
   };
+  const trial = tryEachOff(context, cells, isOff);
   store.on(["reading", "repaint"], paint);
   store.on(["off", "focus"], marks);
   marks();
@@ -73,23 +96,15 @@ export function headsPane({ described, store }) {
     const columns = Math.max(...described.attention.map((each) => each.n_heads));
     const values = new Float32Array(described.attention.length * columns).fill(NaN);
     described.attention.forEach((_, a) => reading.arrays[`peaks.${a}`].data.forEach((v, i) => (values[a * columns + i] = v)));
-    return { title: "Largest weight of each head", rowNames: described.attention.map((each) => each.short), columnNames: Array.from({ length: columns }, (_, i) => `head ${i}`), values, shape: [described.attention.length, columns], low: 0, high: 1 };
+    return { title: "Largest weight of each head", rowNames: described.attention.map((each) => each.short), columnNames: times(columns, (i) => `head ${i}`), values, shape: [described.attention.length, columns], low: 0, high: 1 };
   };
-  const about = words.headsAbout[image ? "image" : "text"];
-  return pane("heads", words.heads, about, numbers, h("div", { class: "heads-scroll", tabIndex: 0, role: "group", "aria-label": "all heads" }, h("table", { class: "heads" }, h("tbody", {}, rows))), h("p", {}, allOn));
+  const about = image ? words.headsImage + words.headsFrom(image.n_extra > 0) : words.headsText;
+  return pane("heads", words.heads, `${words.headsAbout}${about} ${words.headsUse}`, numbers, h("div", { class: "row" }, trial.button, allOn), trial.note, h("div", { class: "heads" }, layers));
 }
 
-function drawBytes(canvas, bytes, [rows, columns]) {
-  const small = h("canvas", { width: columns, height: rows });
-  const context = small.getContext("2d");
-  const image = context.createImageData(columns, rows);
-  const table = weightTable();
-  for (let i = 0; i < rows * columns; i++) {
-    for (let c = 0; c < 3; c++) image.data[4 * i + c] = table[3 * bytes[i] + c];
-    image.data[4 * i + 3] = 255;
-  }
-  context.putImageData(image, 0, 0);
-  const drawn = canvas.getContext("2d");
-  drawn.imageSmoothingEnabled = false;
-  drawn.drawImage(small, 0, 0, canvas.width, canvas.height);
+// The large map may be far up or far down on a small screen.
+function showMap(from) {
+  const map = from.closest(".panes").querySelector(".pane-map");
+  const { top, bottom } = map.getBoundingClientRect();
+  if (top > innerHeight - 200 || bottom < 200) map.scrollIntoView();
 }

@@ -1,8 +1,9 @@
 // What the model reads: a text in tokens, a source and a target, or an image to draw; and what it answers.
 import { bars } from "../bars.js";
-import { weightColour, inkOn } from "../colours.js";
+import { tint } from "../colours.js";
 import { h, percent, put } from "../dom.js";
 import { pane } from "../pane.js";
+import { saidBy } from "../said.js";
 import { words } from "../words.js";
 import { drawing } from "./drawing.js";
 import { examples } from "./examples.js";
@@ -11,7 +12,7 @@ export function inputPane(context) {
   const { described } = context;
   const body = described.input === "image" ? drawing(context) : writing(context);
   const more = described.can.includes("Examples") ? examples(context) : null;
-  return pane("input", words.input, words.inputAbout[described.input], () => answerNumbers(context), body, answer(context), more);
+  return pane("input", words.input, words.inputAbout[described.input], () => answerNumbers(context), body, described.input === "image" ? problem(context) : null, answer(context), more);
 }
 
 function writing({ described, store }) {
@@ -39,15 +40,24 @@ function writing({ described, store }) {
     store.on(["input"], show);
     return h("label", { class: "field" }, h("span", {}, label), area);
   });
-  const tokens = described.input === "text pair" ? [0, 1] : [0];
-  const chips = tokens.map((sequence) => tokenRow(sequence, { described, store }));
+  const chips = fields.map((_, sequence) => tokenRow(sequence, { described, store }));
   const note = h("p", { class: "note" });
   store.on(["reading"], () => {
     const { header } = store.get("reading");
     const n = Math.max(...header.sequences.map((each) => each.strings.length));
     note.textContent = words.limit(n, described.limits.tokens) + (header.n_unknown ? `. ${words.unknown(header.n_unknown)}` : "");
   });
-  return h("div", { class: "writing" }, areas, chips, note);
+  return h("div", { class: "writing" }, areas, problem({ store }), chips, note);
+}
+
+// What is wrong with the input, where it was typed or drawn.
+function problem({ store }) {
+  const status = h("p", { class: "status error", role: "status" });
+  store.on(["error", "notice"], () => {
+    const { error, notice, reading } = store.values;
+    status.textContent = error ? `${error}${reading ? ` ${words.stale}` : ""}` : (notice ?? "");
+  });
+  return status;
 }
 
 const MOST_CHIPS = 400;
@@ -65,10 +75,8 @@ function tokenRow(sequence, { described, store }) {
     const lit = attention && attention.key === sequence && from !== null && weights && from < weights.shape[0] ? weights : null;
     const peak = lit ? Math.max(...lit.data.subarray(from * lit.shape[1], (from + 1) * lit.shape[1]), 1e-9) : 1;
     chips.forEach((chip, i) => {
-      const weight = lit ? lit.data[from * lit.shape[1] + i] : 0;
-      const back = lit ? weightColour(weight / peak) : "";
-      chip.style.background = back;
-      chip.style.color = back ? inkOn(back) : "";
+      if (lit) tint(chip, lit.data[from * lit.shape[1] + i] / peak);
+      else Object.assign(chip.style, { background: "", color: "" });
       chip.classList.toggle("hover", hover?.sequence === sequence && hover.token === i);
       chip.setAttribute("aria-pressed", attention?.query === sequence && query === i);
     });
@@ -82,7 +90,6 @@ function tokenRow(sequence, { described, store }) {
       h(
         "button",
         {
-          type: "button",
           class: "token",
           title: `${found.name} ${i + 1}${found.ids[i] === undefined ? "" : `, id ${found.ids[i]}`}`,
           onpointerenter: () => store.set({ hover: { sequence, token: i } }),
@@ -105,28 +112,33 @@ function tokenRow(sequence, { described, store }) {
 
 function answer({ described, store }) {
   const box = h("div", { class: "answer", "aria-live": "polite", "aria-atomic": "true" });
+  const isPair = described.input === "text pair";
+  const sure = ({ header }) => (isPair ? "" : ` (${percent(header.answer.top[0].probability)})`);
+  const strong = (text) => h("strong", {}, text || "(nothing)");
+  // What the model says; of a translation that was begun by hand, only what is its own.
+  const verdict = (reading) => {
+    const { translation, continuation } = reading.header;
+    if (!isPair || continuation === null) return [`${isPair ? words.says.class : words.says[described.output]} `, strong(saidBy(reading)), sure(reading)];
+    const begun = [store.get("input").target === undefined ? "The target begins with " : "You wrote ", h("b", {}, translation || "nothing yet")];
+    return continuation ? [begun, "; the model continues ", strong(continuation)] : [begun, "; the model ends it there"];
+  };
   const show = () => {
     const { reading, before, second, off, moved } = store.values;
     if (!reading) return;
-    const { answer, translation, finite } = reading.header;
-    const name = ({ header }) => (described.input === "text pair" ? header.translation : header.answer.top[0]?.name ?? "");
+    const { answer, finite, sequences } = reading.header;
     const parts = [];
     if (!finite) parts.push(h("p", { class: "error", role: "alert" }, words.notFinite));
     if (answer.kind === "hidden state") return put(box, parts, h("p", {}, words.vector));
-    const best = answer.top[0];
-    const word = described.input === "text pair" ? translation : best.name;
-    parts.push(h("p", { class: "verdict" }, `${words.says} `, h("strong", {}, word || "(nothing)"), described.input === "text pair" ? "" : ` (${percent(best.probability)})`));
-    if (before && (off.length || moved.length)) {
-      const was = name(before);
-      const changes = [off.length ? `${off.length} ${off.length === 1 ? "head is" : "heads are"} off` : null, moved.length ? `${moved.length} moved` : null].filter(Boolean).join(", ");
-      const change = before.header.answer.top[0];
-      parts.push(h("p", { class: "note" }, `${changes}; ${words.withAll}: `, h("strong", {}, was), described.input === "text pair" ? "" : ` (${percent(change.probability)})`));
-    }
-    if (second) parts.push(h("p", { class: "note" }, `${described.n_models > 1 ? [described.name, described.against][1 - store.get("model")] : ""} says `, h("strong", {}, name(second)), ` (${percent(second.header.answer.top[0].probability)})`));
+    parts.push(h("p", { class: "verdict" }, verdict(reading)));
+    if (before && (off.length || moved.length)) parts.push(h("p", { class: "note" }, `${words.changes(off.length, moved.length)}; ${words.withAll}: `, strong(saidBy(before)), sure(before)));
+    if (second) parts.push(h("p", { class: "note" }, `${[described.name, described.against][1 - store.get("model")]} says `, strong(saidBy(second)), sure(second)));
     const old = before ? new Map(before.header.answer.top.map((each) => [each.id, each.probability])) : null;
-    if (answer.kind === "class" || answer.kind === "token class")
-      parts.push(bars([...answer.top].sort((a, b) => (answer.top.length <= 12 ? a.id - b.id : 0)).slice(0, 12).map((each) => ({ name: each.name, value: each.probability, before: old?.get(each.id) }))));
-    else parts.push(bars(answer.top.slice(0, 5).map((each) => ({ name: each.name, value: each.probability, before: old?.get(each.id) }))));
+    const isClass = answer.kind === "class" || answer.kind === "token class";
+    const shown = isClass ? [...answer.top].sort((a, b) => (answer.top.length <= 12 ? a.id - b.id : 0)).slice(0, 12) : answer.top.slice(0, 5);
+    // The text before may be another than this one, and then its next step is too.
+    const same = before && String(before.header.sequences.map((each) => each.ids)) === String(sequences.map((each) => each.ids));
+    if (answer.kind === "next token") parts.push(h("p", { class: "note" }, words.stepAfter(sequences.at(-1).strings[answer.position])));
+    parts.push(bars(shown.map((each) => ({ name: each.name, value: each.probability, before: same ? old.get(each.id) : undefined }))));
     put(box, parts);
   };
   store.on(["reading", "before", "second"], show);

@@ -1,6 +1,6 @@
 // What each layer would answer: token by token, or patch by patch.
-import { inkOn, weightColour } from "../colours.js";
-import { h, percent, put } from "../dom.js";
+import { tint } from "../colours.js";
+import { h, on, percent, put, times } from "../dom.js";
 import { pane } from "../pane.js";
 import { words } from "../words.js";
 
@@ -30,12 +30,12 @@ export function lensPane(context) {
   function cell(part, layer, token) {
     const [, tokens, top] = part.arrays.ids.shape;
     const at = (layer * tokens + token) * top;
-    return Array.from({ length: top }, (_, k) => ({ name: part.header.strings[part.arrays.ids.data[at + k]], p: part.arrays.probabilities.data[at + k] }));
+    return times(top, (k) => ({ name: part.header.strings[part.arrays.ids.data[at + k]], p: part.arrays.probabilities.data[at + k] }));
   }
 
+  const listed = (...at) => cell(...at).map(({ name, p }) => `${name} ${percent(p)}`);
   function tell(part, layer, token) {
-    const best = cell(part, layer, token);
-    says.textContent = `Layer ${layer}, at ${store.get("reading").header.sequences[last()].strings[token]}: ${best.map(({ name, p }) => `${name} ${percent(p)}`).join(", ")}`;
+    says.textContent = `Layer ${layer}, at ${(described.image ? String : words.quote)(store.get("reading").header.sequences[last()].strings[token])}: ${listed(part, layer, token).join(", ")}`;
   }
 
   function show(part) {
@@ -48,19 +48,18 @@ export function lensPane(context) {
     const [layers, tokens] = part.arrays.ids.shape;
     const strings = reading.header.sequences[last()].strings;
     const from = Math.max(0, tokens - MOST_COLUMNS);
-    const shown = Array.from({ length: tokens - from }, (_, i) => from + i);
+    const shown = times(tokens - from, (i) => from + i);
     const head = h("tr", {}, h("th", { scope: "col" }, "layer"), shown.map((t) => h("th", { scope: "col", "data-token": t }, strings[t])));
-    const rows = Array.from({ length: layers }, (_, layer) =>
+    const rows = times(layers, (layer) =>
       h(
         "tr",
         {},
-        h("th", { scope: "row" }, layer === layers - 1 ? `${layer}, the answer` : String(layer)),
+        h("th", { scope: "row" }, layer === layers - 1 ? words.theAnswer(layer) : String(layer)),
         shown.map((t) => {
           const [best] = cell(part, layer, t);
-          const back = weightColour(best.p);
-          const td = h("td", { "data-token": t, tabIndex: -1, title: cell(part, layer, t).map(({ name, p }) => `${name} ${percent(p)}`).join("\n") }, best.name);
-          Object.assign(td.style, { background: back, color: inkOn(back) });
-          td.addEventListener("pointerenter", () => (tell(part, layer, t), store.set({ hover: { sequence: last(), token: t } })));
+          const td = h("td", { "data-token": t, tabIndex: -1, title: listed(part, layer, t).join("\n") }, best.name);
+          tint(td, best.p);
+          on(td, "pointerenter", () => (tell(part, layer, t), store.set({ hover: { sequence: last(), token: t } })));
           return td;
         }),
       ),
@@ -73,17 +72,16 @@ export function lensPane(context) {
   // Classes by layer.
   function wholeTable(part) {
     const { data, shape } = part.arrays.whole;
-    const names = Array.from({ length: Math.min(shape[1], 12) }, (_, c) => described.labels?.[c] ?? String(c));
-    const rows = Array.from({ length: shape[0] }, (_, layer) =>
+    const names = times(Math.min(shape[1], 12), (c) => described.labels?.[c] ?? String(c));
+    const rows = times(shape[0], (layer) =>
       h(
         "tr",
         {},
-        h("th", { scope: "row" }, String(layer)),
+        h("th", { scope: "row" }, layer === shape[0] - 1 ? words.theAnswer(layer) : String(layer)),
         names.map((_, c) => {
           const p = data[layer * shape[1] + c];
           const td = h("td", {}, p >= 0.005 ? (100 * p).toFixed(0) : "");
-          const back = weightColour(p);
-          Object.assign(td.style, { background: back, color: inkOn(back) });
+          tint(td, p);
           return td;
         }),
       ),
@@ -94,37 +92,26 @@ export function lensPane(context) {
   function overPatches(part) {
     const { grid, n_extra } = described.image;
     const [layers] = part.arrays.ids.shape;
-    const grids = Array.from({ length: layers }, (_, layer) => {
-      const cells = Array.from({ length: grid[0] * grid[1] }, (_, i) => {
+    const grids = times(layers, (layer) => {
+      const cells = times(grid[0] * grid[1], (i) => {
         const [best] = cell(part, layer, i + n_extra);
-        const back = weightColour(best.p);
         const element = h("span", { class: "lens-patch", "data-token": i + n_extra, title: `${best.name} ${percent(best.p)}` }, grid[1] <= 16 ? best.name : "");
-        Object.assign(element.style, { background: back, color: inkOn(back) });
-        element.addEventListener("pointerenter", () => (tell(part, layer, i + n_extra), store.set({ hover: { sequence: 0, token: i + n_extra } })));
+        tint(element, best.p);
+        on(element, "pointerenter", () => (tell(part, layer, i + n_extra), store.set({ hover: { sequence: 0, token: i + n_extra } })));
         return element;
       });
-      const box = h("div", { class: "lens-grid", role: "img", "aria-label": `layer ${layer}: ${summary(part, layer)}` }, cells);
+      const box = h("div", { class: "lens-grid", role: "img", "aria-label": `layer ${layer}, row by row: ${cells.slice(0, 64).map((each) => each.textContent).join(" ")}` }, cells);
       box.style.gridTemplateColumns = `repeat(${grid[1]}, 1fr)`;
       return h("figure", {}, box, h("figcaption", {}, `layer ${layer}`));
     });
     return [wholeTable(part), h("p", { class: "note" }, "From each patch alone:"), h("div", { class: "lens-layers" }, grids), says];
   }
 
-  function summary(part, layer) {
-    const { n_extra } = described.image;
-    const counts = new Map();
-    for (let t = n_extra; t < part.arrays.ids.shape[1]; t++) {
-      const { name } = cell(part, layer, t)[0];
-      counts.set(name, (counts.get(name) ?? 0) + 1);
-    }
-    return [...counts].sort((a, b) => b[1] - a[1]).slice(0, 3).map(([name, n]) => `${n} patches say ${name}`).join(", ");
-  }
-
   const numbers = () => {
     if (!found) return null;
     const [layers, tokens, top] = found.arrays.ids.shape;
     const values = Float32Array.from({ length: layers * tokens }, (_, i) => found.arrays.probabilities.data[i * top]);
-    return { title: "Lens: probability of the best answer", values, shape: [layers, tokens], rowNames: Array.from({ length: layers }, (_, i) => `layer ${i}`), columnNames: store.get("reading").header.sequences[last()].strings, low: 0, high: 1 };
+    return { title: "Lens: probability of the best answer", values, shape: [layers, tokens], rowNames: times(layers, (i) => `layer ${i}`), columnNames: store.get("reading").header.sequences[last()].strings, low: 0, high: 1 };
   };
   ask();
   return pane("lens", words.lens, words.lensAbout[described.input === "image" ? "image" : "text"], numbers, body);

@@ -1,15 +1,19 @@
 // The head in focus: over the tokens, over the patches of the image, or between source and target.
-import { h, put } from "../dom.js";
+import { h, percent, put, times } from "../dom.js";
 import { Heatmap } from "../heatmap.js";
+import { glowLegend, weightLegend } from "../legend.js";
+import { lookOf } from "../looks.js";
 import { pane } from "../pane.js";
 import { words } from "../words.js";
 import { PatchMap } from "./patches.js";
 
 export function mapPane({ described, store }) {
   const title = h("p", { class: "focus-name" });
+  const about = h("span", {});
   const matrix = new Heatmap({
     label: "weights of the head in focus, queries by keys",
     most: 560,
+    quiet: described.image !== null,
     onPoint: (row, column) => {
       const attention = current();
       if (row === null || !attention) store.set({ hover: null });
@@ -17,9 +21,11 @@ export function mapPane({ described, store }) {
     },
     onPick: (row) => store.set({ query: store.get("query") === row ? null : row }),
   });
-  const patches = described.image ? new PatchMap({ described, store }) : null;
-  const scale = h("p", { class: "note" });
+  const patches = described.image ? new PatchMap({ described, store, onScale: (high) => put(glowScale, glowLegend(percent(high))) }) : null;
+  const [scale, glowScale, look] = times(3, () => h("p", { class: "note" }));
   const current = () => store.get("focus") && described.attention[store.get("focus")[0]];
+  // In the last sequence the model writes: from each of its rows it chooses the next token.
+  const chooses = (attention) => described.output === "next token" && attention.query === (described.input === "text pair" ? 1 : 0);
 
   function data() {
     const { map, reading, focus } = store.values;
@@ -27,7 +33,7 @@ export function mapPane({ described, store }) {
     const { weights } = map.arrays;
     const attention = described.attention[map.header.attention];
     const block = map.header.block;
-    const names = (sequence, n) => (block === 1 ? reading.header.sequences[sequence]?.strings : Array.from({ length: n }, (_, i) => `${i * block + 1}-${(i + 1) * block}`));
+    const names = (sequence, n) => (block === 1 ? reading.header.sequences[sequence]?.strings : times(n, (i) => `${i * block + 1}-${(i + 1) * block}`));
     const rowNames = names(attention.query, weights.shape[0]) ?? [];
     const columnNames = names(attention.key, weights.shape[1]) ?? [];
     const values = weights.data;
@@ -38,34 +44,47 @@ export function mapPane({ described, store }) {
       let rank = 1;
       for (const other of ofRow) if (other > w) rank++;
       const what = block === 1 ? "gives" : "gives at most";
-      return `${rowNames[row]} ${what} ${w.toPrecision(3)} to ${columnNames[column]}, rank ${rank} of ${columns}`;
+      const own = row + 1 === rowNames.length || reading.header.continuation === null; // or the text goes on by hand
+      const next = words.quote(rowNames[row + 1] ?? reading.header.answer.top[0]?.name);
+      const then = chooses(attention) && block === 1 ? `. ${words.chooses} (${own ? `here ${next}` : `your text has ${next}`})` : "";
+      const [from, to] = [rowNames[row], columnNames[column]].map((name) => (patches || block > 1 ? name : words.quote(name)));
+      return `${from} ${what} ${percent(w)} to ${to}, ${rank === 1 ? "the most" : `rank ${rank}`} of ${columns}${then}`;
     };
     let high = 0;
     for (const w of values) if (w > high) high = w;
-    return { title: `${attention.short}, head ${map.header.head}`, values, shape: weights.shape, rowNames, columnNames, low: 0, high, describe, block, attention, text: (i) => (values[i] >= 0.005 ? values[i].toFixed(2).replace(/^0/, "") : "") };
+    return { title: `${attention.short}, head ${map.header.head}`, values, shape: weights.shape, rowNames, columnNames, low: 0, high, describe, block, attention, restRow: chooses(attention) ? rowNames.length - 1 : null, text: (i) => (values[i] >= 0.005 ? (100 * values[i]).toFixed(0) : "") };
   }
 
   const show = () => {
     const found = data();
     if (!found) return;
-    const off = store.get("off").some(([a, b]) => a === store.get("focus")[0] && b === store.get("focus")[1]);
-    put(title, h("strong", {}, found.title), off ? " (switched off: its weights are shown, its output is not used)" : "");
+    const { off, focus, reading } = store.values;
+    const isOff = off.some(([a, b]) => a === focus[0] && b === focus[1]);
+    put(title, h("strong", {}, found.title), isOff ? " (switched off: its weights are shown, its output is not used)" : "");
+    if (!patches) about.textContent = words.mapAbout.text + (chooses(found.attention) ? words.mapAbout.next : "");
+    look.textContent = lookOf({ described, reading, attention: focus[0], head: focus[1] }).sentence ?? "";
     if (patches) patches.draw(found);
     matrix.draw(found);
-    scale.textContent = `Strongest colour: ${found.high.toPrecision(3)}.` + (found.block > 1 ? ` ${store.get("map").header.shape.map((n) => n.toLocaleString("en")).join(" x ")} weights, each point the largest of ${found.block} x ${found.block}.` : "");
+    const blocks = found.block > 1 ? ` ${store.get("map").header.shape.map((n) => n.toLocaleString("en")).join(" x ")} weights, each point the largest of ${found.block} x ${found.block}.` : "";
+    put(scale, weightLegend(percent(found.high)), blocks);
   };
   store.on(["map", "repaint"], show);
   store.on(["hover", "query"], () => {
     const { hover, query } = store.values;
     const attention = current();
     if (!attention) return;
+    if (patches) {
+      matrix.mark(...patches.looking());
+      patches.mark();
+      return;
+    }
     const row = hover?.sequence === attention.query ? hover.token : query;
     const column = hover?.to ?? (hover?.sequence === attention.key && attention.key !== attention.query ? hover.token : null);
     matrix.mark(row, column);
-    patches?.mark();
   });
   const body = patches
-    ? [patches.element, h("details", { class: "fold", open: false, ontoggle: show }, h("summary", {}, "All patches by all patches"), matrix.element)]
-    : [matrix.element];
-  return pane("map", words.map, words.mapAbout[described.image ? "image" : "text"], data, title, body, scale);
+    ? [patches.element, glowScale, h("details", { class: "fold", open: false, ontoggle: show }, h("summary", {}, "All patches by all patches"), matrix.element, scale)]
+    : [matrix.element, scale, look];
+  about.textContent = words.mapAbout[patches ? "image" : "text"];
+  return pane("map", words.map, about, data, title, body);
 }

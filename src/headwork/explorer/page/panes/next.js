@@ -34,6 +34,7 @@ export function sampled(logits, top, { temperature, top_k, top_p }) {
 export function nextPane(context) {
   const { described, store, session, newLive } = context;
   const goesOn = described.can.includes("Continue");
+  const title = described.output === "next token" ? words.next : words.otherNext;
   const list = h("div", {});
   const note = h("p", { class: "note" });
   const continued = h("p", { class: "continued", "aria-live": "polite" });
@@ -79,10 +80,8 @@ export function nextPane(context) {
     const said = parts.filter((each) => !each.ended);
     if (said.length && described.has_tokenizer && !said.at(-1).text) note.textContent = `The model took ${said.at(-1).string}, which is no text.`;
     const [text, ids] = described.input === "text pair" ? ["target", "target_ids"] : ["text", "ids"];
-    const now = store.get("reading").header.sequences.at(-1).ids;
-    if (described.has_tokenizer && described.input === "text") input.text = (input.text ?? "") + (said.at(-1)?.text ?? "");
-    else if (described.has_tokenizer) input.target = (input.target ?? "") + (said.at(-1)?.text ?? "");
-    else input[ids] = [...(input[ids] ?? now), ...said.map((each) => each.id)];
+    if (described.has_tokenizer) input[text] = (input[text] ?? "") + (said.at(-1)?.text ?? "");
+    else input[ids] = [...(input[ids] ?? store.get("reading").header.sequences.at(-1).ids), ...said.map((each) => each.id)];
     delete input[described.has_tokenizer ? ids : text];
     store.set({ input });
   };
@@ -90,10 +89,10 @@ export function nextPane(context) {
     ? h(
         "div",
         { class: "row" },
-        h("button", { type: "button", onclick: () => go(1, false) }, "Sample one"),
-        h("button", { type: "button", onclick: () => go(1, true) }, "Take the likeliest"),
-        h("button", { type: "button", onclick: () => go(24, false) }, "Continue 24 tokens"),
-        h("button", { type: "button", onclick: () => live.stop() }, "Stop"),
+        h("button", { onclick: () => go(1, false) }, "Sample one"),
+        h("button", { onclick: () => go(1, true) }, "Take the likeliest"),
+        h("button", { onclick: () => go(24, false) }, "Continue 24 tokens"),
+        h("button", { onclick: () => live.stop() }, "Stop"),
       )
     : null;
   let rows = [];
@@ -105,12 +104,12 @@ export function nextPane(context) {
     put(list, bars(rows.slice(0, SHOWN).map((row) => ({ name: row.name, value: row.p, before: goesOn ? row.raw : undefined, cut: Boolean(row.cut), note: row.cut })), { most: Math.max(...rows.map((row) => Math.max(row.p, row.raw)), 1e-9) }));
     const cut = rows.filter((row) => row.cut);
     const strings = reading.header.sequences.at(-1).strings;
-    const where = answer.position === null ? "" : `After ${strings[answer.position]}. `;
+    const where = answer.position === null ? "" : `After ${words.quote(strings[answer.position])}. `;
     note.textContent = goesOn ? `${where}Grey: as the model gives them. Blue: what is sampled from${cut.length ? `; ${cut.length === rows.length ? "all" : `${cut.length} of the first ${rows.length}`} are cut` : ""}.` : where;
   };
   store.on(["reading", "sampling"], show);
   show();
   const numbers = () =>
-    rows.length ? { kind: "bars", title: "Next", rowNames: rows.map((row) => row.name), columnNames: ["sampled", "model"], values: Float64Array.from(rows.flatMap((row) => [row.p, row.raw])), shape: [rows.length, 2] } : null;
-  return pane("next", words.next, words.nextAbout[described.output], numbers, goesOn ? sliders : null, buttons, goesOn ? continued : null, note, list);
+    rows.length ? { kind: "bars", title, rowNames: rows.map((row) => row.name), columnNames: ["sampled", "model"], values: Float64Array.from(rows.flatMap((row) => [row.p, row.raw])), shape: [rows.length, 2] } : null;
+  return pane("next", title, words.nextAbout[described.output], numbers, goesOn ? sliders : null, buttons, goesOn ? continued : null, note, list);
 }

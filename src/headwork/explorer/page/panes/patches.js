@@ -1,15 +1,16 @@
 // Where a head looks in an image, from one patch: the patch is framed, the weights lie over the image.
-import { h, put } from "../dom.js";
+import { ARROWS, h, on, put, times } from "../dom.js";
 import { drawOverlay, pixelsAsImage } from "../image.js";
 
 export class PatchMap {
-  constructor({ described, store }) {
-    Object.assign(this, { described, store, found: null, at: 0 });
+  // onScale(weight) whenever another weight is that of the strongest glow.
+  constructor({ described, store, onScale = () => {} }) {
+    Object.assign(this, { described, store, onScale, found: null, at: 0 });
     const { grid, n_extra } = described.image;
     this.canvas = h("canvas", { width: 320, height: Math.round((320 * grid[0]) / grid[1]), class: "patch-map", tabIndex: 0, role: "img" });
     this.says = h("p", { class: "says", "aria-live": "polite" });
-    this.extra = Array.from({ length: n_extra }, (_, i) =>
-      h("button", { type: "button", class: "token", onclick: () => store.set({ query: i }), onfocus: () => this.point(i), onblur: () => this.point(null) }, ["class token", "distillation token"][i] ?? `token ${i + 1}`),
+    this.extra = times(n_extra, (i) =>
+      h("button", { class: "token", onclick: () => store.set({ query: i }), onfocus: () => this.point(i), onblur: () => this.point(null) }, ["class token", "distillation token"][i] ?? `token ${i + 1}`),
     );
     const place = (event) => {
       const box = this.canvas.getBoundingClientRect();
@@ -17,12 +18,13 @@ export class PatchMap {
       const column = Math.floor(((event.clientX - box.left) / box.width) * grid[1]);
       return Math.max(0, Math.min(grid[0] - 1, row)) * grid[1] + Math.max(0, Math.min(grid[1] - 1, column)) + n_extra;
     };
-    this.canvas.addEventListener("pointermove", (event) => this.point(place(event)));
-    this.canvas.addEventListener("pointerleave", () => this.point(null));
-    this.canvas.addEventListener("pointerdown", (event) => store.set({ query: place(event) }));
-    this.canvas.addEventListener("blur", () => this.point(null));
-    this.canvas.addEventListener("keydown", (event) => {
-      const step = { ArrowUp: -grid[1], ArrowDown: grid[1], ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    on(this.canvas, "pointermove", (event) => this.point(place(event)));
+    on(this.canvas, "pointerleave", () => this.point(null));
+    on(this.canvas, "pointerdown", (event) => store.set({ query: place(event) }));
+    on(this.canvas, "blur", () => this.point(null));
+    on(this.canvas, "keydown", (event) => {
+      const [rows, columns] = ARROWS[event.key] ?? [0, 0];
+      const step = rows * grid[1] + columns;
       if (event.key === "Enter" || event.key === " ") store.set({ query: this.at + n_extra });
       else if (step) {
         this.at = Math.max(0, Math.min(grid[0] * grid[1] - 1, this.at + step));
@@ -30,7 +32,7 @@ export class PatchMap {
       } else return;
       event.preventDefault();
     });
-    this.from = h("p", { class: "row" });
+    this.from = h("p", {});
     this.element = h("div", { class: "patches" }, this.canvas, this.from, this.says);
   }
 
@@ -44,6 +46,12 @@ export class PatchMap {
     return this.store.get("query") ?? (n_extra ? 0 : Math.floor(grid[0] / 2) * grid[1] + Math.floor(grid[1] / 2));
   }
 
+  // [from, to], to is null if nobody points: a pair that is pointed at among all pairs, or a patch as seen from here.
+  looking() {
+    const { hover } = this.store.values;
+    return hover?.to !== undefined && hover?.to !== null ? [hover.token, hover.to] : [this.query, hover?.token ?? null];
+  }
+
   draw(found) {
     this.found = found;
     this.mark();
@@ -51,13 +59,16 @@ export class PatchMap {
 
   mark() {
     const { found } = this;
-    const { reading, hover } = this.store.values;
+    const { reading } = this.store.values;
     if (!found || !reading || found.block !== 1) return;
     const { grid, n_extra, size, channels } = this.described.image;
-    const [query, n] = [Math.min(this.query, found.shape[0] - 1), found.shape[1]];
+    const [from, pointed] = this.looking();
+    const [query, n] = [Math.min(from, found.shape[0] - 1), found.shape[1]];
     const weights = found.values.subarray(query * n, (query + 1) * n);
     const image = pixelsAsImage(reading.arrays.pixels.data, size, channels);
-    drawOverlay(this.canvas, image, weights.subarray(n_extra), grid);
+    const peak = Math.max(...weights.subarray(n_extra), 1e-12);
+    drawOverlay(this.canvas, image, weights.subarray(n_extra), grid, peak);
+    this.onScale(peak);
     const context = this.canvas.getContext("2d");
     const [high, wide] = [this.canvas.height / grid[0], this.canvas.width / grid[1]];
     const frame = (token, colour, width) => {
@@ -70,13 +81,13 @@ export class PatchMap {
         context.strokeRect((p % grid[1]) * wide + edge, Math.floor(p / grid[1]) * high + edge, wide - 2 * edge, high - 2 * edge);
       }
     };
-    if (hover) frame(hover.token, "#fff", 2);
+    if (pointed !== null) frame(pointed, "#fff", 2);
     frame(query, "#35e0c0", 4);
     const names = found.rowNames;
-    put(this.from, "Looking from ", h("strong", {}, names[query]), ". ", this.extra.length ? [this.extra, " "] : null, n_extra ? "or click a patch." : "Click another patch.");
+    put(this.from, "Looking from ", h("strong", {}, names[query]), ". ", n_extra ? ["Click a patch to look from there, or ", this.extra, "."] : "Click another patch to look from there.");
     this.extra.forEach((button, i) => button.setAttribute("aria-pressed", query === i));
     const best = weights.reduce((b, w, i) => (w > weights[b] ? i : b), 0);
-    const to = hover?.token ?? best;
+    const to = pointed ?? best;
     const sentence = to < n ? found.describe(query, to) : "";
     this.says.textContent = sentence;
     this.canvas.setAttribute("aria-label", `where the head looks from ${names[query]}: ${sentence}. Arrow keys move, Enter looks from there`);

@@ -1,11 +1,9 @@
 // How the run went: its curves, the heads at each checkpoint, and the ways of Gaussian heads.
-import { isDark } from "../colours.js";
+import { hue, isDark } from "../colours.js";
 import { h, put, s } from "../dom.js";
 import { pane } from "../pane.js";
 import { linesSvg } from "../vector.js";
 import { words } from "../words.js";
-
-const HUES = ["#d1495b", "#2c5fc9", "#2e7d4f", "#b85c00", "#8a3ea8", "#0b7a86", "#7a5c00", "#5b5f97", "#a23e74"];
 
 export function trainingPane({ described, store, newLive }) {
   const chart = h("figure", { class: "chart", role: "img", "aria-label": "loss over the steps" });
@@ -45,7 +43,7 @@ export function trainingPane({ described, store, newLive }) {
     const layers = Object.keys(found.centres[last].layers);
     const boards = layers.map((name) => {
       const board = s("svg", { class: "board small", viewBox: "-240 -240 480 480", role: "img", "aria-label": `centres of ${name}` });
-      return h("figure", {}, board, h("figcaption", {}, name.replace(".", " ")));
+      return h("figure", {}, board, h("figcaption", {}, name.replace("layers.", "layer ")));
     });
     const output = h("output", {});
     const draw = (t) => {
@@ -54,9 +52,9 @@ export function trainingPane({ described, store, newLive }) {
         const parts = [s("path", { class: "axes-lines", d: "M-240 0H240M0 -240V240" })];
         found.centres[last].layers[name].centre.forEach((_, i) => {
           const path = found.centres.slice(0, t + 1).map((each) => each.layers[name].centre[i]);
-          parts.push(s("polyline", { class: "way", stroke: HUES[i % HUES.length], points: path.map(([r, c]) => `${40 * c},${40 * r}`).join(" ") }));
+          parts.push(s("polyline", { class: "way", stroke: hue(i), points: path.map(([r, c]) => `${40 * c},${40 * r}`).join(" ") }));
           const [r, c] = path.at(-1);
-          parts.push(s("circle", { cx: 40 * c, cy: 40 * r, r: 9, fill: HUES[i % HUES.length] }), s("text", { x: 40 * c, y: 40 * r + 5, class: "disc-name" }, String(i)));
+          parts.push(s("circle", { cx: 40 * c, cy: 40 * r, r: 15, fill: hue(i) }), s("text", { x: 40 * c, y: 40 * r + 7, class: "disc-name" }, String(i)));
         });
         boards[k].firstChild.replaceChildren(...parts);
       });

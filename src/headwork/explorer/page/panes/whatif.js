@@ -1,87 +1,114 @@
-// Put what a second input gives, at one place after the other, into the first; see how much the answer moves.
-import { h, put } from "../dom.js";
+// Put what a second input gives, at one place after the other, into the first; see how the answer moves.
+import { h, percent, put, times } from "../dom.js";
 import { Heatmap } from "../heatmap.js";
+import { pixelsAsImage } from "../image.js";
+import { differenceLegend } from "../legend.js";
 import { pane } from "../pane.js";
+import { saidBy } from "../said.js";
+import { TYPING } from "../session.js";
 import { words } from "../words.js";
 
 export function whatifPane(context) {
-  const { described, store, session, newLive } = context;
+  const { described, store, session, newLive, isShown } = context;
   const map = new Heatmap({ label: "change of the answer, by place", largest: 36, most: 520, onPoint: (row, column) => point(row, column) });
   const note = h("p", { class: "note", "aria-live": "polite" });
-  let found = null; // {header, values, shape}
-  let rows = [];
-  const live = newLive(
-    "effects",
-    ({ header, arrays }) => {
-      const columns = Math.max(arrays.metric.shape[0], found?.shape[1] ?? 0);
-      if (!found || found.shape[1] !== columns) {
-        const old = rows;
-        found = { header, values: new Float32Array(header.names.length * columns).fill(NaN), shape: [header.names.length, columns] };
-        old.forEach((row, i) => found.values.set(row, i * columns));
-      }
-      const row = arrays.metric.data.map((v) => v - header.own);
-      rows[header.row] = row;
-      found.values.set(row, header.row * columns);
-      found.header = header;
-      note.textContent = `The score of ${header.name} is ${header.own.toFixed(2)} for the first input and ${header.other.toFixed(2)} for the second. Row ${header.row + 1} of ${header.names.length}.`;
-      draw();
-    },
-    (sentence) => (note.textContent = sentence),
-  );
+  const legend = h("p", { class: "note" });
+  const inputs = h("div", { class: "compared" });
+  let found = null; // {header, values: how much the score changes, shape}
+  let parts = [];
+  const live = newLive("effects", (part) => add(part), (sentence) => (note.textContent = sentence));
 
+  function add(part) {
+    const { header } = part;
+    parts[header.row] = part;
+    const shape = [header.names.length, Math.max(...parts.map(({ arrays }) => arrays.metric.shape[0]))];
+    found = { header, shape, values: new Float32Array(shape[0] * shape[1]).fill(NaN) };
+    parts.forEach(({ arrays }, row) => arrays.metric.data.forEach((v, i) => (found.values[row * shape[1] + i] = v - header.own.logit)));
+    const where = header.begun === null ? "" : ` The target is read as far as ${words.quote(header.begun)}, where the two translations part.`;
+    note.textContent = `Row ${header.row + 1} of ${shape[0]}.${where}`;
+    put(legend, differenceLegend(`the score of ${header.name} falls`, "rises"), `; white: it stays. It is ${header.own.logit.toFixed(1)} for the first input and ${header.other.logit.toFixed(1)} for the second.`);
+    draw();
+  }
+
+  // What putting in one place does, in words.
+  function sentence(row, column) {
+    const { name, names, own } = found.header;
+    const place = `${names[row]}, ${columnName(row, column)}`;
+    const said = parts[row]?.header.said[column];
+    if (said === undefined) return `${place}: not computed`;
+    const [before, now] = [own.logit, parts[row].arrays.metric.data[column]].map((v) => v.toFixed(1));
+    const score = before === now ? `the score of ${name} stays ${now}` : `the score of ${name} ${Number(now) < before ? "falls" : "rises"} from ${before} to ${now} (${percent(own.share)} to ${percent(parts[row].arrays.share.data[column])})`;
+    return `Taking ${place} from the second input ${said === own.name ? `leaves the answer ${said}` : `moves the answer from ${own.name} to ${said}`}: ${score}`;
+  }
+  function columnName(row, column) {
+    if (found.header.axis === "head") return `head ${column}`;
+    const sequence = parts[row]?.header.sequence ?? 0;
+    const token = store.get("reading")?.header.sequences[sequence]?.strings[column];
+    return `at ${token === undefined ? `token ${column}` : described.image ? token : words.quote(token)}`;
+  }
   function picture() {
     if (!found) return null;
     const { header, values, shape } = found;
     let high = 1e-6;
     for (const v of values) if (Math.abs(v) > high) high = Math.abs(v);
-    const strings = store.get("reading")?.header.sequences.at(-1).strings ?? [];
-    const columnNames = header.axis === "head" ? Array.from({ length: shape[1] }, (_, i) => `head ${i}`) : strings.slice(0, shape[1]);
-    const describe = (row, column) => {
-      const v = values[row * shape[1] + column];
-      return Number.isFinite(v) ? `${header.names[row]}, ${columnNames[column]}: the score of ${header.name} moves by ${v >= 0 ? "+" : ""}${v.toPrecision(3)}` : `${header.names[row]}, ${columnNames[column]}: not computed`;
-    };
-    return { title: `What if: change of the score of ${header.name}`, values, shape, rowNames: header.names, columnNames, high, signed: true, describe };
+    const isPair = described.input === "text pair";
+    const columnNames = times(shape[1], (i) => (header.axis === "head" ? `head ${i}` : isPair ? String(i) : (store.get("reading")?.header.sequences[0].strings[i] ?? String(i))));
+    return { title: `What if: change of the score of ${header.name}`, values, shape, rowNames: header.names, columnNames, high, signed: true, describe: sentence };
   }
   const draw = () => map.draw(picture());
   function point(row, column) {
     if (row === null || !found) return store.set({ hover: null });
-    if (found.header.axis === "token") store.set({ hover: { sequence: described.input === "text pair" ? 1 : 0, token: column } });
+    if (found.header.axis === "token") store.set({ hover: { sequence: parts[row]?.header.sequence ?? 0, token: column } });
   }
 
+  // Both inputs with their answers, one below the other.
   const other = () => store.get("other");
+  let second = null;
+  const look = newLive("second input", (part) => ((second = part), compare()), (sentence) => ((second = null), compare(sentence)));
+  const askSecond = () => other() && isShown() && look.question({ question: "Read", about: session.about(other()) }, { after: TYPING });
+  function compare(problem) {
+    const { reading } = store.values;
+    if (!reading) return;
+    const line = (title, part) => h("div", { class: "compared-line" }, h("span", { class: "note" }, title), part ? shown(part) : h("span", { class: problem ? "error" : "note" }, problem ?? "There is none yet."));
+    put(inputs, line("First input", reading), line("Second input", second));
+    if (!second || described.image) return;
+    const [mine, theirs] = [reading, second].map(({ header }) => header.sequences[0].strings.length);
+    if (mine !== theirs) inputs.append(h("p", { class: "error" }, `The first has ${mine} tokens, the second ${theirs}: both must have as many.`));
+  }
+  function shown(part) {
+    const { header, arrays } = part;
+    const what = described.image ? pixelsAsImage(arrays.pixels.data, described.image.size, described.image.channels) : h("span", { class: "compared-text" }, header.sequences[0].strings.join(""));
+    if (described.image) what.setAttribute("aria-hidden", "true");
+    return h("span", {}, what, " → ", h("strong", {}, saidBy(part)));
+  }
   const field = described.input === "image" ? imageField() : textField();
   function textField() {
+    const value = (input) => (described.has_tokenizer ? (input.text ?? "") : (input.ids ?? []).join(" "));
     const area = h("textarea", {
       rows: 2,
       spellcheck: false,
-      oninput: () => {
-        const value = described.has_tokenizer ? { text: area.value } : { ids: area.value.split(/[\s,]+/).filter(Boolean).map(Number) };
-        const { target, target_ids } = store.get("input");
-        const sequences = store.get("reading")?.header.sequences;
-        if (described.input === "text pair") value.target_ids = target_ids ?? sequences?.[1].ids ?? target;
-        store.set({ other: value });
-      },
+      oninput: () => store.set({ other: described.has_tokenizer ? { text: area.value } : { ids: area.value.split(/[\s,]+/).filter(Boolean).map(Number) } }),
     });
     const show = () => {
-      if (area !== document.activeElement) area.value = other() ? (other().text ?? (other().ids ?? []).join(" ")) : "";
+      if (area !== document.activeElement) area.value = value(other() ?? store.get("input"));
     };
     show();
-    store.on(["other"], show);
-    return h("label", { class: "field" }, h("span", {}, "The second input, with as many tokens as the first"), area);
+    store.on(["other", "input"], show);
+    return h("label", { class: "field" }, h("span", {}, "The second input: change some of it, but keep as many tokens"), area);
   }
   function imageField() {
-    const seen = h("span", { class: "note" });
-    const show = () => (seen.textContent = other() ? "The second input is kept: now draw the first." : "Draw the second input, then keep it with this button, then draw the first.");
-    show();
-    store.on(["other"], show);
-    return h("p", { class: "row" }, h("button", { type: "button", onclick: () => store.set({ other: store.get("input") }) }, "Keep this image as the second input"), seen);
+    return h("p", { class: "row" }, h("button", { onclick: () => store.set({ other: store.get("input") }) }, "Keep this image as the second input"), h("span", { class: "note" }, "Then draw the first."));
   }
+  store.on(["reading", "tab"], () => (askSecond(), isShown() && compare()));
+  store.on(["other"], askSecond);
+  askSecond();
+  compare();
+
   const start = h("button", {
-    type: "button",
     onclick: () => {
       if (!other()) return (note.textContent = "There is no second input yet.");
-      found = null;
-      rows = [];
+      [found, parts] = [null, []];
+      put(legend);
       note.textContent = words.thinking;
       live.question({ question: "Effects", about: session.about(), other: other(), axis: store.get("axis") });
     },
@@ -97,8 +124,10 @@ export function whatifPane(context) {
     words.whatifAbout,
     picture,
     field,
-    h("div", { class: "row", role: "group", "aria-label": "what is put in" }, axis("head", "one head at a time"), axis("token", "one token of one layer at a time"), start, h("button", { type: "button", onclick: () => live.stop() }, "Stop")),
+    inputs,
+    h("div", { class: "row", role: "group", "aria-label": "what is put in" }, axis("head", "one head at a time"), axis("token", "one token of one layer at a time"), start, h("button", { onclick: () => live.stop() }, "Stop")),
     note,
     map.element,
+    legend,
   );
 }

@@ -1,0 +1,114 @@
+"""How a small Vision Transformer pools its tokens and knows their places: Fashion-MNIST, equal processor seconds.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.pooling_and_positions --data-dir DATA --out runs/pooling.jsonl --seconds 60
+
+The recipe `fashion-vit` (a mean over all tokens, a learned code for each patch), with one thing changed in each row.
+The rotary code turns by the number of the patch, row after row; "relative" has a learned code for each shift of rows
+and of columns beside the content, "Gaussian" looks by position alone. Each row is trained with each seed for as many
+steps as take so many processor seconds, by a trial of a few; test accuracy at the end, of the averaged weights. What is
+in the file already is not trained again.
+"""
+
+import argparse
+import statistics
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarks.processor_seconds import Rows, Training, lasting
+
+import headwork as hw
+from headwork import choices
+from headwork.models import GaussianImageEncoderConfig, VisionTransformer, VisionTransformerConfig
+from headwork.recipes import find_recipe
+from headwork.training.config import RunConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotaryViTConfig(VisionTransformerConfig):
+    """A ViT that turns its queries and keys by the number of the patch."""
+
+    position: choices.GridPositions = choices.NoPositions()
+
+    def build(self, *, device: Any = None, dtype: torch.dtype | None = None) -> VisionTransformer:
+        model = super().build(device=device, dtype=dtype)
+        model.layers.positions = hw.layers.RotaryPositions(self.d_head).to(device=device, dtype=dtype)
+        return model
+
+
+def of_grid(config: VisionTransformerConfig, heads: choices.ImageHeads) -> GaussianImageEncoderConfig:
+    """The same sizes, with heads that look over the grid of patches."""
+    names = ("n_classes", "image", "n_channels", "patch", "d_model", "n_layers", "feed_forward", "norm", "norm_order")
+    return GaussianImageEncoderConfig(**{name: getattr(config, name) for name in names}, heads=heads, dropout=0.0)
+
+
+def rows(base: VisionTransformerConfig) -> dict[str, Any]:
+    """The models of all rows, by name."""
+    n_heads, shared = base.heads.n_heads, {name: getattr(base, name) for name in base.__dataclass_fields__}
+    return {
+        "the recipe: mean (GAP), learned positions": base,
+        "class token (CLS)": replace(base, pooling=choices.ClassToken()),
+        "attention (MAP)": replace(base, pooling=choices.AttentionPooling(n_heads=n_heads)),
+        "no positions": replace(base, position=choices.NoPositions()),
+        "sinusoidal": replace(base, position=choices.SinusoidalGrid()),
+        "rotary": RotaryViTConfig(**(shared | {"position": choices.NoPositions()})),
+        "relative": of_grid(base, choices.ContentShiftHeads(n_heads=n_heads)),
+        "Gaussian": of_grid(base, choices.GaussianHeads(n_heads=n_heads)),
+    }
+
+
+def train(config: RunConfig, model: Any, name: str, seed: int, seconds: float) -> dict[str, Any]:
+    config = replace(config, model=model, training=replace(config.training, seed=seed))
+    assert config.data is not None
+    data = config.data.load(seed)
+    training = Training(lasting(config, data, seconds), data)
+    training.go_on(float("inf"))
+    return {
+        "row": name,
+        "seed": seed,
+        "seconds": round(training.seconds, 1),
+        "steps": training.progress.step,
+        "n_weights": sum(parameter.numel() for parameter in training.model.parameters()),
+        "accuracy": round(training.valid("test")["accuracy"], 4),
+    }
+
+
+def show(done: list[dict[str, Any]], names: list[str]) -> None:
+    print("| | weights | steps | processor seconds | test accuracy of each seed | mean and deviation |")
+    print("|---|---|---|---|---|---|")
+    for name in names:
+        own = [each for each in done if each["row"] == name]
+        if own:
+            accuracy = [100 * each["accuracy"] for each in own]
+            steps, seconds = (statistics.mean(each[key] for each in own) for key in ("steps", "seconds"))
+            spread = f" ± {statistics.stdev(accuracy):.2f}" if len(accuracy) > 1 else ""
+            numbers = ", ".join(f"{a:.2f}" for a in accuracy)
+            print(
+                f"| {name} | {own[0]['n_weights']:,} | {steps:.0f} | {seconds:.0f} | {numbers} |"
+                f" {statistics.mean(accuracy):.2f}{spread} % |"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", help="where Fashion-MNIST is")
+    parser.add_argument("--out", type=Path, required=True, help="a file of JSON lines, one for each run")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    arguments = parser.parse_args()
+    config = find_recipe("fashion-vit")
+    config = replace(config, data=replace(config.data, directory=arguments.data_dir))  # type: ignore[type-var]
+    assert isinstance(config.model, VisionTransformerConfig)
+    models = rows(config.model)
+    done = Rows(arguments.out)
+    print(f"{torch.get_num_threads()} threads")
+    for seed in arguments.seeds:
+        for name, model in models.items():
+            if not done.have(row=name, seed=seed):
+                done.add(train(config, model, name, seed, arguments.seconds))
+    show(done, list(models))
+
+
+if __name__ == "__main__":
+    main()
