@@ -147,7 +147,7 @@ def _share(w: Weights, n_heads: int) -> None:
     for part in "qkv":
         t, out = w.get(f"{part}.weight"), w.get("o.weight")
         if t is not None and out is not None and t.shape[0] == t.shape[1] and t.shape[0] * n_heads == out.shape[1]:
-            w[f"{part}.weight"] = torch.block_diag(*[t] * n_heads)
+            w[f"{part}.weight"] = torch.block_diag(*[t] * n_heads)  # type: ignore[no-untyped-call]
             if f"{part}.bias" in w:
                 w[f"{part}.bias"] = w[f"{part}.bias"].repeat(n_heads)
 
