@@ -81,9 +81,7 @@ def call_model(model: Callable[..., Any], batch: Batch) -> Tensor:
     masks = {name: tensor for name, tensor in inputs if name.endswith("visible")}
     output: Tensor = model(*(tensor for name, tensor in inputs if name not in masks), **masks)
     if not isinstance(output, Tensor):
-        raise TypeError(
-            f"the model must return one tensor, got {type(output).__name__}: return the logits alone"
-        )
+        raise TypeError(f"the model must return one tensor, got {type(output).__name__}: return the logits alone")
     return output
 
 

@@ -151,6 +151,13 @@ def test_folders_that_hold_no_model(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(ValueError, match=r"folder must be one that exists, got .*nowhere"):
         load(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"got gpt2 \(a model on the Hub has its owner in its name: owner/gpt2\)"):
+        load("gpt2")
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "model.pt")
+    with pytest.raises(
+        ValueError, match=r"a model is a folder, or a file \*\.gguf, got the file .*model\.pt: build the"
+    ):
+        load(tmp_path / "model.pt")
 
 
 def test_a_run_that_was_stopped_before_it_was_evaluated(tmp_path: Path) -> None:

@@ -85,9 +85,7 @@ def check_fit(model: ModelConfig | nn.Module, data: Dataset) -> None:
         _check_sizes(description, data)
     if isinstance(model, nn.Module):
         if not any(parameter.requires_grad for parameter in model.parameters()):
-            raise ValueError(
-                "model must have a parameter that requires a gradient, got none: nothing can be learned"
-            )
+            raise ValueError("model must have a parameter that requires a gradient, got none: nothing can be learned")
         _try_batch(model, data)
 
 
