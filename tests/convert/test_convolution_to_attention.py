@@ -80,6 +80,7 @@ def assert_gives_what_the_convolution_gives(conv: nn.Conv2d, image: Tensor) -> N
     assert (by_attention - narrow(image)).abs().max() <= 1e-5
 
 
+@pytest.mark.slow
 @given(layers_and_images())
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_random_layers_agree_at_every_pixel(layer_and_image):

@@ -55,6 +55,7 @@ def test_byte_pairs_are_fewer_than_characters():
     assert len(load("byte pairs").train.ids) < 0.8 * len(load("text").train.ids)
 
 
+@pytest.mark.slow
 def test_a_file_is_read_in_the_same_way(tmp_path):
     path = tmp_path / "manual.txt"
     path.write_text(bundled_text(), encoding="utf-8")

@@ -168,6 +168,7 @@ def test_an_edit_that_changes_nothing_changes_no_bit(make, edit):
         assert torch.equal(model(*inputs), plain)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.data())
 def test_nothing_is_left_behind(data):

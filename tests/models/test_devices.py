@@ -76,6 +76,7 @@ def test_so_does_looking_into_it(case: Case) -> None:
 TEXTS = [name for name, case in EVERY_MODEL.items() if name.startswith("decoder")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("fast", [False, True])

@@ -45,7 +45,7 @@ def with_little_data(config: RunConfig) -> RunConfig:
             return config
 
 
-LARGE = ("cifar10-gaussian", "cifar10-vit", "multi30k", "shakespeare-gpt", "text-gpt")
+LARGE = ("cifar10-gaussian", "cifar10-vit", "fashion-vit", "mnist-vit", "multi30k", "shakespeare-gpt", "text-gpt")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LARGE else n for n in RECIPES])

@@ -45,6 +45,7 @@ def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
     assert "The test exact match is" in page
 
 
+@pytest.mark.slow
 def test_a_text_goes_on(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", "gpt")
     train_run(run)
@@ -57,6 +58,7 @@ def test_a_text_goes_on(tmp_path: Path) -> None:
     assert [passage] == [part for part in generate_samples(run, model, data.test) if part == passage]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vit", "resnet"])
 def test_images_have_no_samples(tmp_path: Path, kind: str) -> None:
     run = small_run(tmp_path / "run", kind)

@@ -76,6 +76,7 @@ def test_a_report_has_all_its_parts(tmp_path):
     assert (tmp_path / "report.html").stat().st_size < 1_000_000
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(tmp_path):
     write_report(some_report(), tmp_path / "a.html")
     write_report(some_report(), tmp_path / "b.html")

@@ -124,6 +124,7 @@ class Line(nn.Module):
         return self.linear(x)
 
 
+@pytest.mark.slow
 def test_several_labels_are_learned(tmp_path: Path) -> None:
     x = torch.randn(96, 5)
     y = (x[:, :3] > 0).long()
@@ -134,6 +135,7 @@ def test_several_labels_are_learned(tmp_path: Path) -> None:
     assert done.test["label_accuracy"] > 0.9
 
 
+@pytest.mark.slow
 def test_a_masked_language_model_is_trained_as_one(tmp_path: Path) -> None:
     """Its loss falls below that of guessing by how often each token occurs."""
     data = MASKED.load()
