@@ -173,7 +173,7 @@ def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
 
     A program that takes a mask and also runs without one is explained without it first; what was found holds with a mask
     as well, and only mistakes about masks are left to find. `seconds` of the processor are for pairs of mistakes; single
-    ones, which are few, have five times as many, so that a slow machine names them too.
+    ones, which are few, have three times as many, so that a slow machine names them too.
     """
     if evidence.right is not None:
         return evidence.right
@@ -191,8 +191,9 @@ def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
         return _choose(found) if found else base
     partial = [found for found in evidence.readings if found[0].facts.get("partial")]
     whole = [found for found in evidence.readings if not found[0].facts.get("partial")]
+    deadline = time.process_time() + 3 * seconds
     for n_mistakes in (0, 1, 2):
-        deadline = time.process_time() + (seconds if n_mistakes == 2 else 5 * seconds)
+        deadline = time.process_time() + seconds if n_mistakes == 2 else deadline
         bases = explanations(subject, partial, n_mistakes, deadline)
         for n_more in (0, 1) if bases else ():
             found = [
@@ -209,7 +210,7 @@ def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
     if partial:
         return None
     for n_mistakes in (1, 2):
-        deadline = time.process_time() + (seconds if n_mistakes == 2 else 5 * seconds)
+        deadline = time.process_time() + seconds if n_mistakes == 2 else deadline
         found = explanations(subject, whole, n_mistakes, deadline)
         if found:
             return _choose(found)
