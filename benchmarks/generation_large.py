@@ -1,8 +1,9 @@
 """A GPT-2 of 124 million weights, one text at a time: `python benchmarks/generation_large.py`.
 
-Ours in float32 and int8, Hugging Face's `generate`, and CTranslate2 if it is installed, on the same random weights, and
-beside them the bare products of one token, which nothing that reads the weights can beat. Then the reading of a prompt,
-encoders, image models, and the loading of the file. All take turns in one process; the figure is the best turn.
+Ours in float32, int8 and 4 bits, Hugging Face's `generate`, and CTranslate2 if it is installed, on the same random
+weights, and beside them the bare products of one token, which nothing that reads the weights can beat. Then the reading
+of a prompt, encoders, image models, and the loading of the file. All take turns in one process; the figure is the best
+turn.
 
 On a machine that others keep busy, `--clock cpu --threads 1` counts the time of the processor instead.
 """
@@ -25,6 +26,7 @@ import torch
 import transformers
 
 import headwork as hw
+from headwork.functional.int4 import Int4Matrix
 from headwork.functional.int8 import Int8Matrix
 from headwork.generation import generate
 from headwork.layers.linear import affine_map
@@ -58,11 +60,13 @@ def bare_products(model: hw.models.Decoder, n_tokens: int) -> Runs:
     tables = [p.detach() for name, p in model.named_parameters() if p.ndim == 2 and "positions" not in name]
     inputs = [torch.randn(1, table.shape[1]) for table in tables]
     kernels = [Int8Matrix(table) for table in tables]
+    of_4_bits = [Int4Matrix(table) for table in tables]
     ways: dict[str, list[Callable[..., object]]] = {
         "products, F.linear": [partial(torch.nn.functional.linear, weight=table) for table in tables],
         "products, ours": [affine_map(table, None) for table in tables],
         "products, int8": kernels,
         "products, int8 kernel alone": [lambda x, k=k: k._product(x, *k._rounding, k._packed) for k in kernels],
+        "products, 4 bits": of_4_bits,
         "weights read once": [lambda x, table=table: table.amax() for table in tables],
     }
 
@@ -131,7 +135,7 @@ def generation(clock: Callable[[], float], options: argparse.Namespace, folder: 
     theirs = transformers.GPT2LMHeadModel(config).eval()
     theirs.save_pretrained(folder)
     ours = hw.hub.load_pretrained(folder)
-    quantised, n_new = hw.quantize(ours), options.tokens
+    quantised, of_4_bits, n_new = hw.quantize(ours), hw.quantize(ours, bits=4), options.tokens
     ids, long = torch.randint(VOCAB, (1, N_PROMPT)), torch.randint(VOCAB, (1, N_LONG))
 
     def hugging_face(ids: torch.Tensor, n: int) -> torch.Tensor:
@@ -142,6 +146,7 @@ def generation(clock: Callable[[], float], options: argparse.Namespace, folder: 
         "headwork float32": lambda: generate(ours, ids, max_new_tokens=n_new),
         "Hugging Face": lambda: hugging_face(ids, n_new),
         "headwork int8": lambda: generate(quantised, ids, max_new_tokens=n_new),
+        "headwork 4 bits": lambda: generate(of_4_bits, ids, max_new_tokens=n_new),
         **with_ctranslate2(folder, ids[0].tolist(), n_new, options.threads),
         **bare_products(ours, n_new),
     }
@@ -150,6 +155,7 @@ def generation(clock: Callable[[], float], options: argparse.Namespace, folder: 
         "headwork float32": lambda: generate(ours, long, max_new_tokens=1),
         "Hugging Face": lambda: hugging_face(long, 1),
         "headwork int8": lambda: generate(quantised, long, max_new_tokens=1),
+        "headwork 4 bits": lambda: generate(of_4_bits, long, max_new_tokens=1),
     }
     take_turns(f"a prompt of {N_LONG} tokens", runs, options.turns, clock)
     loading(folder)

@@ -1,8 +1,8 @@
 """Every mistake in every style, and every right program: detected, named, at the right line; no right one accused.
 
-python -m benchmarks.kill_matrix [--sample N] [--seed S] [--subject NAME] [--log FILE [--resume]]
+python -m benchmarks.kill_matrix [--sample N] [--seed S] [--subject NAME] [--log FILE [--resume]] [--part I --of N]
 
-The log has a line of JSON for each program; --resume goes on where it ends, and --log with --table prints its table.
+Parts run beside each other, with a log each. The log has a line of JSON for each program; --resume goes on where it ends, and --log with --table prints its table.
 """
 
 import argparse
@@ -105,13 +105,15 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--subject", default="")
+    parser.add_argument("--part", type=int, default=0)
+    parser.add_argument("--of", type=int, default=1)
     parser.add_argument("--log", type=Path)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--table", action="store_true", help="print the table of the log, and run nothing")
     options = parser.parse_args()
     every = [(b, m, s) for s in styles() for b in BASES for m in (None, *b.mistakes)]
     random.Random(options.seed).shuffle(every)  # what has been run at any time is a sample of the whole
-    cells = [cell for cell in every if options.subject in cell[0].subject]
+    cells = [cell for cell in every if options.subject in cell[0].subject][options.part :: options.of]
     if options.sample:
         cells = cells[: options.sample]
     records: dict[str, dict[str, Any]] = {}

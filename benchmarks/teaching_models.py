@@ -286,7 +286,7 @@ def codertimo(folder: Path) -> float:
         ids(N_SOURCE),
         torch.randint(0, 3, (2, N_SOURCE)),
     )
-    return difference(mine(tokens, segments), theirs(tokens, segments))
+    return difference(mine(tokens, segments=segments), theirs(tokens, segments))
 
 
 def former(folder: Path) -> dict[str, Any]:

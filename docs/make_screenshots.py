@@ -185,11 +185,12 @@ def make_picture(page: Any, make: Callable[[Any], Any]) -> bytes:
     """What `make` returns, the whole page or an element of it, once everything on it is there; in 256 colours."""
     settle(page)
     found = make(page)
+    page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(300)
     picture, small = found.screenshot(full_page=True) if found is page else found.screenshot(), BytesIO()
-    Image.open(BytesIO(picture)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
-        small, "PNG", optimize=True
-    )
+    whole = Image.open(BytesIO(picture)).convert("RGB")
+    colours = whole.quantize(256, method=Image.Quantize.MAXCOVERAGE)
+    whole.quantize(palette=colours, dither=Image.Dither.FLOYDSTEINBERG).save(small, "PNG", optimize=True)
     return small.getvalue()
 
 

@@ -77,3 +77,13 @@ def test_a_pooling_in_an_encoder(tmp_path: Path) -> None:
     loaded = hw.load(tmp_path / "run", classes=[LargestToken])
     ids = torch.randint(4, 12, (2, 5))
     assert torch.equal(loaded(ids), done.model(ids))
+
+
+def test_a_position_code_that_answers_nothing() -> None:
+    class Misspelt(hw.layers.Positions):
+        def vector(self, positions: torch.Tensor, n_total: int) -> torch.Tensor:
+            return torch.ones(1, n_total, 8)
+
+    config = hw.models.DecoderConfig(vocab=20, position=choices.NoPositions(), **SMALL)
+    with pytest.raises(ValueError, match=r"positions must answer vectors\(.* got Misspelt, which defines none of them"):
+        hw.models.Decoder(config, positions=Misspelt())

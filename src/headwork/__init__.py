@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headwork.convert import merge_lora as merge_lora
     from headwork.convert import to_torch as to_torch
     from headwork.explorer import explore as explore
+    from headwork.generation import generate as generate
     from headwork.hub import export as export
     from headwork.hub import load as load
     from headwork.hub import save as save
@@ -85,6 +86,7 @@ _FROM = {
     "quantize": "quantization",
     "check": "checking",
     "explore": "explorer",
+    "generate": "generation",
     "train": "training",
 }
 

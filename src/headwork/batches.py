@@ -79,7 +79,10 @@ def call_model(model: Callable[..., Any], batch: Batch) -> Tensor:
     names = getattr(batch, "_fields", unnamed)[:-1]
     inputs = list(zip(names, batch, strict=False))
     masks = {name: tensor for name, tensor in inputs if name.endswith("visible")}
-    return model(*(tensor for name, tensor in inputs if name not in masks), **masks)
+    output: Tensor = model(*(tensor for name, tensor in inputs if name not in masks), **masks)
+    if not isinstance(output, Tensor):
+        raise TypeError(f"the model must return one tensor, got {type(output).__name__}: return the logits alone")
+    return output
 
 
 def n_tokens(batch: Batch) -> int:

@@ -732,6 +732,7 @@ ENCODER_LAYER = Base(
         "norms: of the sublayer": (("self.norm1(x + self.drop(self.attention(x, x, x, mask)))", "x + self.norm1(self.drop(self.attention(x, x, x, mask)))"), ("self.norm2(h + self.drop(self.ffn(h)))", "h + self.norm2(self.drop(self.ffn(h)))")),
         "norms: post then pre": (("self.norm2(h + self.drop(self.ffn(h)))", "h + self.drop(self.ffn(self.norm2(h)))"),),
         "feed: reads the input": (("self.ffn(h)", "self.ffn(x)"),),
+        "feed: reads attention": (("        h = self.norm1(x + self.drop(self.attention(x, x, x, mask)))\n", "        a = self.drop(self.attention(x, x, x, mask))\n        h = self.norm1(x + a)\n"), ("self.ffn(h)", "self.ffn(a)")),
         "scale: d_model": (("SQRT(self.d_head)", "SQRT(d_model)"),),
         "act: missing": (("F.relu(self.fc1(x))", "self.fc1(x)"),),
     },
@@ -761,6 +762,7 @@ DECODER_LAYER = Base(
     {
         "source: memory unused": (("self.cross_attn(h, memory, memory, src_mask)", "self.cross_attn(h, h, h, tgt_mask)"),),
         "memory_mask: not used": (("memory, memory, src_mask", "memory, memory, None"),),
+        "target_mask: not used": (("self.self_attn(h, h, h, tgt_mask)", "self.self_attn(h, h, h)"),),
         "order: cross not used": (("        x = x + self.cross_attn(h, memory, memory, src_mask)\n", ""),),
         "residual: no cross": (("x = x + self.cross_attn", "x = self.cross_attn"),),
         "residual: no feed-forward": (("return x + self.ffn(h)", "return self.ffn(h)"),),
@@ -927,7 +929,62 @@ class TransformerClassifier(nn.Module):
         "residual: from the input": (("self.norm2(h + ", "self.norm2(x + "),),
     },
 )  # fmt: skip
+ENCODER_STACK = Base(
+    "encoder stack",
+    "Encoder",
+    ENCODER_LAYER.text
+    + """
+
+class Encoder(nn.Module):
+    def __init__(self, d_model, n_heads, d_ff, n_layers):
+        super().__init__()
+        self.layers = nn.ModuleList([EncoderLayer(d_model, n_heads, d_ff) for _ in range(n_layers)])
+        self.norm = nn.LayerNorm(d_model)
+
+    def forward(self, x, mask=None):
+        h = x
+        for layer in self.layers:
+            h = layer(h, mask)
+        return self.norm(h)
+""",
+    {
+        "stack: first only": (("            h = layer(h, mask)", "            h = self.layers[0](h, mask)"),),
+        "stack: one object": (("[EncoderLayer(d_model, n_heads, d_ff) for _ in range(n_layers)]", "[EncoderLayer(d_model, n_heads, d_ff)] * n_layers"),),
+        "stack: last only": (("            h = layer(h, mask)", "            h = layer(x, mask)"),),
+        "stack: one missing": (("for layer in self.layers:", "for layer in self.layers[:-1]:"),),
+        "final_norm: not used": (("return self.norm(h)", "return h"),),
+        "hidden: ignored": (("layer(h, mask)", "layer(h)"),),
+    },
+)  # fmt: skip
+DECODER_STACK = Base(
+    "decoder stack",
+    "Decoder",
+    DECODER_LAYER.text
+    + """
+
+class Decoder(nn.Module):
+    def __init__(self, vocab_size, d_model, n_heads, d_ff, n_layers, max_len):
+        super().__init__()
+        self.tok_emb = nn.Embedding(vocab_size, d_model)
+        self.pos_emb = nn.Embedding(max_len, d_model)
+        self.layers = nn.ModuleList([DecoderLayer(d_model, n_heads, d_ff) for _ in range(n_layers)])
+        self.fc_out = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tgt, memory, src_mask=None, tgt_mask=None):
+        h = self.tok_emb(tgt) + self.pos_emb(torch.arange(tgt.size(1)))
+        for layer in self.layers:
+            h = layer(h, memory, src_mask, tgt_mask)
+        return self.fc_out(h)
+""",
+    {
+        "positions: not used": ((" + self.pos_emb(torch.arange(tgt.size(1)))", ""),),
+        "stack: first only": (("            h = layer(h, memory", "            h = self.layers[0](h, memory"),),
+        "memory_mask: not used": (("layer(h, memory, src_mask, tgt_mask)", "layer(h, memory, None, tgt_mask)"),),
+        "target_mask: not used": (("layer(h, memory, src_mask, tgt_mask)", "layer(h, memory, src_mask)"),),
+        "residual: no cross": (("x = x + self.cross_attn", "x = self.cross_attn"),),
+    },
+)  # fmt: skip
 BASES = (
     ATTENTION, CAUSAL_ATTENTION, SELF_ATTENTION, SOFTMAX, MULTI_HEAD, CAUSAL_SELF, LAYER_NORM, RMS_NORM, GELU, FEED_FORWARD, SINUSOID, GRID, LEARNED, ROTARY, ALIBI,
-    RELATIVE, CAUSAL_MASK, PADDING_MASK, WINDOW_MASK, PATCHES, POOLING, GAUSSIAN, LOSS, ENCODER_LAYER, DECODER_LAYER, GPT, VIT, SEQ2SEQ, ENCODER_MODEL,
+    RELATIVE, CAUSAL_MASK, PADDING_MASK, WINDOW_MASK, PATCHES, POOLING, GAUSSIAN, LOSS, ENCODER_LAYER, DECODER_LAYER, GPT, VIT, SEQ2SEQ, ENCODER_MODEL, ENCODER_STACK, DECODER_STACK,
 )  # fmt: skip

@@ -62,7 +62,7 @@ def test_a_file_with_nothing_to_check(check, program, words):
 def test_a_package_that_is_not_there(check):
     (report,) = check("import nowhere_to_be_found as nw\n\n\ndef softmax(x):\n    return nw.softmax(x)\n")
     assert report.verdict == "failed"
-    assert "'nowhere_to_be_found' is not installed" in " ".join([report.sentence, *report.notes])
+    assert "'nowhere_to_be_found' is not installed" in report.sentence
 
 
 def test_what_fails_beside_it_is_left_out_and_said(check):
@@ -92,6 +92,20 @@ def test_single_precision_is_enough(check):
     (report,) = check(program)
     assert report.right
     assert "single precision" in report.sentence
+
+
+def test_half_precision_is_not_accused(check):
+    program = "def attention(q, k, v):\n    w = (q.half() @ k.half().mT / q.shape[-1] ** 0.5).softmax(-1)\n    return w @ v.half()\n"
+    (report,) = check(HEADER + program)
+    assert report.verdict == "unknown"
+    assert "half precision" in report.sentence
+
+
+def test_a_constructor_whose_arguments_say_nothing(check):
+    program = "class MultiHeadAttention(torch.nn.Module):\n    def __init__(self, zorp, blarg):\n        super().__init__()\n        self.q = torch.nn.Linear(zorp['a'], blarg.b)\n\n    def forward(self, x):\n        return self.q(x)\n"
+    (report,) = check(HEADER + program)
+    assert report.verdict == "failed"
+    assert "wants as zorp, blarg was not understood" in report.sentence
 
 
 @pytest.mark.slow

@@ -159,6 +159,9 @@ def test_weights_in_int8(folder: Path, capsys, tmp_path: Path) -> None:
     measured = answers(say(capsys, *options, "--measure", tmp_path / "text.txt", "--json")[0])[0]
     assert measured["int8"]["megabytes"] < measured["float32"]["megabytes"]
     assert "perplexity" in say(capsys, *options, "--measure", tmp_path / "text.txt")[0]
+    out, err = say(capsys, *options, "--weights", "int4", "--prompt", "the cat")
+    assert out.startswith("the cat")
+    assert "MB in int4" in err
     assert "measure must" in say(capsys, *options, "--measure", tmp_path / "none.txt", code=2)[1]
     wide = ("generate", folder, *options[2:], "--prompt", "a")
     assert "weights must be in float32 on the CPU to become int8, got torch.float64" in say(capsys, *wide, code=2)[1]
@@ -176,7 +179,7 @@ def test_weights_in_int8(folder: Path, capsys, tmp_path: Path) -> None:
         (("--prompt-lookup", 3), "prompt_lookup needs --greedy, got 3 without"),
         (("--stop", ""), "stop must be a list of texts that are not empty"),
         (("--chat",), "chat needs a model with a chat template"),
-        (("--measure", "x"), "measure is for --weights int8"),
+        (("--measure", "x"), "measure is for --weights int8 or int4"),
         (("--repetition-penalty", 0), "repetition_penalty must be more than 0"),
     ],
 )

@@ -106,3 +106,17 @@ def test_masks_are_those_of_bert() -> None:
     whole = torch.cat([data.train.windows.batch(range(90), e).ids for e in range(9)])
     assert torch.equal(ids[~chosen], whole[~chosen])
     assert torch.equal(original[chosen], whole[chosen])
+
+
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        ({"x": torch.zeros(2), "y": 1}, "got a dict with the keys 'x', 'y': let collate= make a tuple"),
+        (torch.zeros(2), "got one tensor: there is no target"),
+        ((torch.zeros(2), "cat"), r"got a target that is none \('cat', str\): a label is the number of its class"),
+        (("some text", 1), r"got an input \(item 0\) that is none \('some text', str\)"),
+    ],
+)
+def test_examples_that_are_no_tuples_of_tensors(example: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        TorchExamples([example, example]).batch([0, 1])

@@ -500,6 +500,10 @@ def test_it_fits_phones_and_projectors(site: Site, width: int) -> None:
     page = site.open("image", viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("document.querySelector('.pane-map canvas').getBoundingClientRect().right") <= width
+    for name in page.get_by_role("tab").all_inner_texts():
+        page.get_by_role("tab", name=name, exact=True).click()
+        page.get_by_role("tabpanel").locator(".bars, td, .compared, .lens-patch").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
 @pytest.mark.parametrize("kind", ["text", "pair"])

@@ -679,6 +679,15 @@ def test_a_mask_without_heads_is_refused_with_what_to_write_instead(as_users_run
 
 
 @both_paths
+def test_a_padding_mask_is_refused_with_what_to_write_instead(as_users_run_it, attend):
+    visible = torch.ones(BATCH, KEY, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"got \(2, 7\): write visible\[:, None, None\] for a mask \(batch, key\)"):
+        attend(*random_qkv(), visible=visible)
+    q, k, v = random_qkv()
+    torch.testing.assert_close(attend(q, k, v, visible=visible[:, None, None]), attend(q, k, v))
+
+
+@both_paths
 def test_a_boolean_bias_is_refused_with_what_to_write_instead(as_users_run_it, attend):
     with pytest.raises(TypeError, match=r"bias must hold real numbers.* got torch.bool: a mask is passed as visible="):
         attend(*random_qkv(), bias=torch.ones(QUERY, KEY, dtype=torch.bool))

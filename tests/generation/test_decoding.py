@@ -11,8 +11,19 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import headwork as hw
 from headwork import choices
-from headwork.generation import Greedy, Sample, generate, pick, stream, stream_translation, translate
+from headwork.generation import (
+    Greedy,
+    Sample,
+    generate,
+    generate_text,
+    pick,
+    stream,
+    stream_text,
+    stream_translation,
+    translate,
+)
 from headwork.generation.reading import TargetReader, TextReader
 from headwork.models import Decoder, EncoderDecoder
 
@@ -453,3 +464,51 @@ def test_a_model_of_another_kind_is_refused() -> None:
         generate(encoder_decoder(), ids, max_new_tokens=2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"translate needs an EncoderDecoder: .*, got a Decoder, which reads a text"):
         translate(decoder(), ids, max_new_tokens=2, begin=0, end=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"temperature": 0.7, "top_k": 50}, r"write sampling=Sample\(temperature=0.7, top_k=50\)$"),
+        ({"do_sample": True, "top_p": 0.9}, r"no option do_sample: write sampling=Sample\(\) for a token by chance"),
+        ({"repetition_penalty": 1.2}, r"write sampling=Greedy\(repetition_penalty=...\) or"),
+        ({"num_beams": 4}, r"write beam_search\(model, ids, n_beams=...\)"),
+        ({"max_length": 20}, r"write max_new_tokens=..., which does not count the prompt"),
+        ({"eos_token_id": 2}, r"write end=...$"),
+        ({"attention_mask": 1}, r"write visible=attention_mask.bool\(\)"),
+        ({"pad_token_id": 0}, r"write nothing: lists of ids may have different lengths"),
+        ({"stop_strings": ["."]}, r"write stop=\[...\] of generate_text"),
+        ({"seed": 1}, r"write generator=torch.Generator\(\).manual_seed\(...\)"),
+        ({"tempature": 1}, r"there is no option tempature$"),
+    ],
+    ids=str,
+)
+def test_options_of_hugging_face_are_told_what_to_write(options: dict[str, Any], words: str) -> None:
+    model, ids = lively(decoder()), [[3, 1, 4]]
+    for call in (generate, stream):
+        with pytest.raises(TypeError, match=words):
+            call(model, ids, max_new_tokens=2, **options)
+    for call in (generate_text, stream_text):
+        with pytest.raises(TypeError, match=words):
+            call(model, object(), ids, max_new_tokens=2, **options)
+
+
+def test_what_they_are_told_to_write_can_be_written() -> None:
+    model, ids = lively(decoder()), [[3, 1, 4], [5]]
+    sampling = Sample(temperature=0.7, top_k=5, top_p=0.9, repetition_penalty=1.2)
+    assert hw.generate is generate
+    chance = torch.Generator().manual_seed(3)
+    assert hw.generate(model, ids, max_new_tokens=2, sampling=sampling, generator=chance, end=2).shape[0] == 2
+
+
+def test_generate_is_no_method() -> None:
+    with pytest.raises(TypeError, match=r"write headwork.generate\(model, ids, max_new_tokens=...\)"):
+        decoder().generate(torch.tensor([[3]]), max_new_tokens=2)
+    with pytest.raises(TypeError, match=r"write headwork.generation.translate\(model, ids"):
+        encoder_decoder().generate(torch.tensor([[3]]), max_new_tokens=2)
+
+
+@pytest.mark.parametrize("ids", ["text", ["text"], [3, 1, 4]], ids=str)
+def test_ids_that_are_no_rows(ids: Any) -> None:
+    with pytest.raises(TypeError, match=r"ids must be a list of ids for each text, as \[\[3, 1, 4\]\], got"):
+        generate(lively(decoder()), ids, max_new_tokens=2)

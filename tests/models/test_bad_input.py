@@ -160,19 +160,19 @@ def test_a_mask_of_the_memory_is_named() -> None:
 def test_segments_for_a_model_without() -> None:
     ids = some_ids(2, 7)
     with pytest.raises(ValueError, match="segments must be None for a model with n_segments=0"):
-        encoder(n_segments=0)(ids, torch.zeros_like(ids))
+        encoder(n_segments=0)(ids, segments=torch.zeros_like(ids))
 
 
 def test_segments_out_of_range_are_called_segments() -> None:
     ids = some_ids(2, 7)
     with pytest.raises(ValueError, match=r"segments? .*0 \.\. 1, got 2 \.\. 2"):
-        encoder()(ids, torch.full_like(ids, 2))
+        encoder()(ids, segments=torch.full_like(ids, 2))
 
 
 @pytest.mark.parametrize("shape", [(1, 7), (2, 1), (2, 6), (3, 7)], ids=str)
 def test_segments_of_another_shape(shape: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="segments"):
-        encoder()(some_ids(2, 7), torch.zeros(shape, dtype=torch.long))
+        encoder()(some_ids(2, 7), segments=torch.zeros(shape, dtype=torch.long))
 
 
 def test_source_and_target_of_different_batches() -> None:

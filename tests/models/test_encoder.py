@@ -67,13 +67,13 @@ def test_without_positions_a_bag_of_words_gets_one_answer() -> None:
 
 def test_no_segments_means_segment_0_everywhere() -> None:
     model, ids = ready(encoder()), some_ids(2, 7)
-    assert model(ids).equal(model(ids, torch.zeros_like(ids)))
+    assert model(ids).equal(model(ids, segments=torch.zeros_like(ids)))
 
 
 def test_segments_tell_two_sentences_apart() -> None:
     model, ids = ready(encoder()), some_ids(2, 7)
     segments = torch.tensor([[0, 0, 0, 0, 1, 1, 1]]).expand(2, 7)
-    assert not model(ids, segments).allclose(model(ids))
+    assert not model(ids, segments=segments).allclose(model(ids))
 
 
 def test_the_mean_is_taken_over_the_real_tokens() -> None:

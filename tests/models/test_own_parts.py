@@ -260,17 +260,22 @@ def test_our_own_positions_and_poolings_are_parts_too() -> None:
     assert again.description.max_tokens == 11
 
 
-class Forgets(Positions):
+class Nothing(Positions):
+    def rotation(self, positions: Tensor) -> None:
+        return None
+
+
+class Forgets(Nothing):
     def __init__(self, n_heads: int) -> None:
         super().__init__()
 
 
-class TakesAnything(Positions):
+class TakesAnything(Nothing):
     def __init__(self, **options: int) -> None:
         super().__init__()
 
 
-class KeepsATensor(Positions):
+class KeepsATensor(Nothing):
     def __init__(self, start: Tensor) -> None:
         super().__init__()
         self.start = start

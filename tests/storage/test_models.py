@@ -151,6 +151,11 @@ def test_folders_that_hold_no_model(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(ValueError, match=r"folder must be one that exists, got .*nowhere"):
         load(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"got gpt2 \(a model on the Hub has its owner in its name: owner/gpt2\)"):
+        load("gpt2")
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "model.pt")
+    with pytest.raises(ValueError, match=r"a model is a folder, or a file \*\.gguf, got the file .*model\.pt: build"):
+        load(tmp_path / "model.pt")
 
 
 def test_a_run_that_was_stopped_before_it_was_evaluated(tmp_path: Path) -> None:
@@ -225,6 +230,10 @@ class HalfLife(hw.layers.Positions):
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
+
+    def bias(self, x: torch.Tensor, n_key: int) -> torch.Tensor:
+        ages = torch.arange(n_key - x.shape[1], n_key)[:, None] - torch.arange(n_key)
+        return -self.rate * ages.abs().to(x)[None, None]
 
 
 def test_positions_that_were_swapped_in_are_kept_or_refused(tmp_path: Path) -> None:

@@ -330,3 +330,43 @@ def test_what_is_no_data_or_no_model(tmp_path: Path, model: object, data: object
     with pytest.raises(ValueError, match=message):
         hw.train(model, data, learns(batch_size=4), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+class Answers(nn.Module):
+    """Gives what it is told to."""
+
+    def __init__(self, give: str) -> None:
+        super().__init__()
+        self.give, self.linear = give, nn.Linear(5, 2)
+
+    def forward(self, x: torch.Tensor) -> object:
+        logits = self.linear(x)
+        return {"tensor": logits, "tuple": (logits, None)}[self.give]
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("x", "y", "give", "message"),
+    [
+        (torch.randn(5).double(), 1, "tensor", r"the data are torch.float64, the model is torch.float32: write .to\("),
+        (torch.randn(5), 1.0, "tensor", r"labels must be whole numbers, got torch.float\d+: write labels.long\(\)"),
+        (torch.randn(5), torch.tensor([1]), "tensor", r"shape \(batch,\), got \(2, 1\): write labels.squeeze\(1\)"),
+        (torch.randn(5), 1, "tuple", "must return one tensor, got tuple: return the logits alone"),
+    ],
+)
+def test_what_to_write_instead(x: torch.Tensor, y: object, give: str, message: str) -> None:
+    examples = TorchExamples([(x, y)] * 4)
+    with pytest.raises(ValueError, match=message):
+        check_fit(Answers(give), Dataset(examples, examples, examples, Classification(("a", "b"))))
+
+
+def test_a_model_without_anything_to_learn() -> None:
+    examples = TorchExamples([(torch.randn(5), 1)] * 4)
+    data = Dataset(examples, examples, examples, Classification(("a", "b")))
+    with pytest.raises(ValueError, match="a parameter that requires a gradient, got none"):
+        check_fit(Answers("tensor").requires_grad_(False), data)
+
+
+def test_labels_are_different_from_each_other() -> None:
+    with pytest.raises(ValueError, match=r"labels must be different from each other, got \('a', 'a'\)"):
+        Classification(("a", "a"))

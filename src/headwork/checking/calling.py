@@ -1,15 +1,18 @@
 """How somebody's program may be called: roles of its arguments, meanings of its mask, layouts, what it returns."""
 
+import ast
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from headwork.checking.names import ROLES, SIZE_NAMES
+from headwork.checking.finding import snake
+from headwork.checking.names import PARTS, ROLES, SIZE_NAMES
+from headwork.checking.pointing import called_arguments
 from headwork.checking.runner import As, Made, Program, ProgramError, Result
 
 
@@ -19,7 +22,7 @@ def role_of(name: str, wanted: Sequence[str], names: Mapping[str, str] = ROLES) 
     >>> role_of("queries", ("q", "k", "v")), role_of("foo", ("q",))
     ('q', None)
     """
-    plain = name.lower().strip("_")
+    plain = re.sub(r"^(number|num|n|nb)_of_|_count$", "", name.lower().strip("_"))
     return next((role for role in wanted if re.fullmatch(names[role].lower(), plain)), None)
 
 
@@ -81,7 +84,8 @@ def assignments(
     wanted = (*required, *optional)
     for p in parameters:
         name = p["name"]
-        role = role_of(name, [r for r in wanted if r not in roles.values()])
+        role = side_of(name) if "memory" in required and "x" in required else None
+        role = role or role_of(name, [r for r in wanted if r not in roles.values()])
         constant = role_of(name, list(fixed or {}))
         if role is not None and not (constant is not None and p["optional"] and role in ("x", "k")):
             roles[name] = role
@@ -105,6 +109,19 @@ def assignments(
     for order in itertools.permutations(pool, len(open_parameters)):
         if set(left) <= set(order):
             yield Assignment({**roles, **dict(zip(open_parameters, order, strict=True))}, constants, False, keyword)
+
+
+def side_of(name: str) -> str | None:
+    """x or memory, of a decoder whose arguments are named after the two languages.
+
+    >>> side_of("trg"), side_of("src_representations_batch"), side_of("src_mask")
+    ('x', 'memory', None)
+    """
+    plain = name.lower()
+    if "mask" in plain or "len" in plain:
+        return None
+    sides = {"x": r"(tgt|trg|target|dec)(_.*|s|inputs?)?", "memory": r"(src|source|enc)(_.*|s|oded|outputs?)?"}
+    return next((side for side, names in sides.items() if re.fullmatch(names, plain)), None)
 
 
 def call(
@@ -262,8 +279,19 @@ def constructor_values(
     candidate: Candidate, sizes: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[list[Any], dict[str, Any], tuple[str, ...]]]:
     """Arguments for the constructor of a class, from its names for sizes; configs, dicts and globals as well."""
-    parameters = [p for p in candidate.facts.get("init") or [] if p["kind"] not in ("VAR_POSITIONAL", "VAR_KEYWORD")]
-    usual = {
+    yield from _constructor_values(
+        candidate, _taken(candidate.facts.get("init")), usual_sizes(candidate, sizes, defaults)
+    )
+
+
+def _taken(parameters: Sequence[Mapping[str, Any]] | None) -> list[Mapping[str, Any]]:
+    return [p for p in parameters or [] if p["kind"] not in ("VAR_POSITIONAL", "VAR_KEYWORD")]
+
+
+def usual_sizes(
+    candidate: Candidate, sizes: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    return {
         "dropout": candidate.dropout,
         "bias": True,
         "device": None,
@@ -271,18 +299,29 @@ def constructor_values(
         "pad": 0,
         "activation": None,
         **(defaults or {}),
+        **sizes,
     }
-    yield from _constructor_values(candidate, parameters, {**usual, **sizes})
 
 
 def _constructor_values(
-    candidate: Candidate, parameters: Sequence[Mapping[str, Any]], sizes: Mapping[str, Any]
+    candidate: Candidate, parameters: Sequence[Mapping[str, Any]], sizes: Mapping[str, Any], depth: int = 0
 ) -> Iterator[tuple[list[Any], dict[str, Any], tuple[str, ...]]]:
     kwargs: dict[str, Any] = {}
     unknown: list[str] = []
+    stacked = any(role_of(p["name"], ("n_layers",), SIZE_NAMES) for p in parameters)
     for p in parameters:
         name = p["name"]
-        role = role_of(name, size_roles(sizes), SIZE_NAMES)
+        role = _size_role(p, sizes)
+        if stacked and "vocab" in sizes and re.fullmatch(r"(in|out)put_(dim|size)", name.lower()):
+            role = "vocab"  # of a whole model, beside its hid_dim
+        if role == "dropout" and p["annotation"] == "int":  # "rate" may be a factor
+            role = "ratio" if "ratio" in sizes else None
+        if is_part(candidate, p, role):
+            part = make_part(candidate, p, sizes, depth)
+            if part is None:  # a module that this program has no class for
+                return
+            kwargs[name] = part
+            continue
         if _is_config(p):
             config = make_config(candidate, p, sizes)
             if config is not None:
@@ -299,7 +338,7 @@ def _constructor_values(
             value is None or role in ("bias", "base", "activation", "pad", "d_head", "norm_first", "pooling", "causal")
         ):
             continue
-        if role == "dropout" and p["optional"] and p["default"] is None:
+        if role == "dropout" and p["optional"] and (p["default"] is None or p["default"] > 1):
             continue
         if role in ("device",):
             value = As("device", "cpu")
@@ -328,6 +367,92 @@ def _constructor_values(
     ]
     for order in itertools.islice(itertools.permutations(pool, len(unknown)), 60):
         yield [], {**kwargs, **{n: sizes[r] for n, r in zip(unknown, order, strict=True)}}, order
+
+
+def is_part(candidate: Candidate, p: Mapping[str, Any], role: str | None) -> bool:
+    """Whether an argument of the constructor is a module: it is called, cloned or looped over, or its name says so."""
+    name = p["name"]
+    if p["optional"] or candidate.kind != "class" or p["annotation"] in ("int", "float", "bool", "str"):
+        return False
+    if role in ("activation", "dropout", "device", "dtype"):
+        return False
+    if "Module" in p["annotation"] or p["annotation"] in candidate.everything.get("parts", {}):
+        return True
+    if candidate.source and name in called_arguments(candidate.source, candidate.name):
+        return True
+    return role is None and part_of_name(name) is not None and not _is_config(p)
+
+
+def part_of_name(name: str) -> str | None:
+    return next((part for part, (called, _) in PARTS.items() if re.fullmatch(called, name.lower())), None)
+
+
+def make_part(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, Any], depth: int = 0) -> As | None:
+    """A module for an argument: of the class that it is annotated with, or of one whose name fits; a list of two for layers."""
+    classes = candidate.everything.get("parts", {})
+    listed = "List" in p["annotation"] or "list" in p["annotation"]
+    chosen = p["annotation"].strip("'\"") if p["annotation"].strip("'\"") in classes else None
+    if chosen is None:
+        part = part_of_name(p["name"])
+        if part == "encoder layer" and "decoder" in snake(candidate.name):
+            part = "decoder layer"
+        if part is None:
+            table = re.fullmatch(r"(\w*_)?(emb(ed(ding)?s?)?)(_layer)?", p["name"].lower())
+            return As("module", "Embedding", args=(sizes["vocab"], sizes["d_model"])) if table else None
+        named = [n for n in classes if n != candidate.name and re.fullmatch(PARTS[part][1], snake(n))]
+        named.sort(key=lambda n: _fitness(part, snake(n)))
+        if not named:
+            return None
+        chosen = named[0]
+    of_part = replace(candidate, name=chosen, facts=classes[chosen])
+    if depth > 3:
+        return None
+    for _, kwargs, _ in _constructor_values(of_part, _taken(classes[chosen]["init"]), sizes, depth + 1):
+        new = As("new", chosen, kwargs)
+        return As("modules", [new, new]) if listed or p["name"].lower().endswith(("layers", "blocks")) else new
+    return None
+
+
+def missing_parts(candidate: Candidate, sizes: Mapping[str, Any]) -> list[str]:
+    """Modules that the constructor takes, and that no class of the program makes."""
+    if candidate.kind != "class" or next(factories(candidate), None) is not None:
+        return []
+    usual = usual_sizes(candidate, sizes)
+    parts = [p for p in _taken(candidate.facts.get("init")) if is_part(candidate, p, _size_role(p, usual))]
+    return [p["name"] for p in parts if make_part(candidate, p, usual) is None]
+
+
+def unknown_arguments(candidate: Candidate, sizes: Mapping[str, Any]) -> list[str]:
+    """Arguments that the constructor must be given, and whose names say nothing."""
+    if candidate.kind != "class":
+        return []
+    usual = usual_sizes(candidate, sizes)
+    taken = [p for p in _taken(candidate.facts.get("init")) if not p["optional"] and not _is_config(p)]
+    return [p["name"] for p in taken if _size_role(p, usual) is None and not is_part(candidate, p, None)]
+
+
+def _size_role(p: Mapping[str, Any], sizes: Mapping[str, Any]) -> str | None:
+    if p["name"] == "N" and "n_layers" in sizes:  # as in the paper; a length is not called so
+        return "n_layers"
+    return role_of(p["name"], size_roles(sizes), SIZE_NAMES)
+
+
+def _fitness(part: str, name: str) -> tuple[bool, ...]:
+    if part == "cross-attention":
+        return "cross" not in name, "multi" not in name, "scale" in name
+    if part == "attention":
+        return "cross" in name, "multi" not in name, "scale" in name or "dot" in name
+    return "encoder" not in name, len(name) > 20
+
+
+def factories(candidate: Candidate) -> Iterator[str]:
+    """Functions of the program that call the class and return something: make_model, build_transformer."""
+    tree = ast.parse(candidate.source) if candidate.source else ast.Module([], [])
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and candidate.everything.get("names", {}).get(node.name, {}).get("call"):
+            calls = {n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+            if candidate.name in calls and any(isinstance(n, ast.Return) and n.value for n in ast.walk(node)):
+                yield node.name
 
 
 def size_roles(sizes: Mapping[str, Any]) -> list[str]:
@@ -361,7 +486,11 @@ def make_config(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, 
     if annotated and annotated.get("fields"):
         fields = {f["name"]: f for f in annotated["init"] or []}
         read |= set(fields)
+    inner = nested(candidate.source, name)
     for key in read:
+        if key in inner and not isinstance(values.get(key), dict | As):
+            values[key] = As("config", _nested_values(key, inner[key], sizes))
+            continue
         role = role_of(key, size_roles(sizes), SIZE_NAMES)
         if role is not None and sizes[role] is not None:
             values[key] = sizes[role]
@@ -374,6 +503,40 @@ def make_config(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, 
             "new", p["annotation"].strip("'\""), {k: v for k, v in values.items() if k in fields and (v is not None)}
         )
     return As("config", values) if values else None
+
+
+def nested(source: str, name: str) -> dict[str, set[str]]:
+    """What is read from the parts of a configuration: `config.transformer["num_heads"]`, `config.patches.size`."""
+    found: dict[str, set[str]] = {}
+    of = rf"(?:\b{re.escape(name)}|config|cfg|args)"
+    for key, inner in re.findall(rf"{of}\.(\w+)(?:\.get\([\"']|\[[\"']|\.)(\w+)", source):
+        found.setdefault(key, set()).add(inner)
+    for key, inner in re.findall(rf"{of}\[[\"'](\w+)[\"']\](?:\.get\([\"']|\[[\"'])(\w+)", source):
+        found.setdefault(key, set()).add(inner)
+    methods = {
+        "get",
+        "items",
+        "keys",
+        "values",
+        "copy",
+        "update",
+        "pop",
+        "split",
+        "lower",
+        "format",
+        "startswith",
+        "join",
+    }
+    return {key: inner - methods for key, inner in found.items() if inner - methods and key not in methods}
+
+
+def _nested_values(key: str, inner: set[str], sizes: Mapping[str, Any]) -> dict[str, Any]:
+    one = re.sub(r"(?<=h)es$|s$", "", key)
+    values: dict[str, Any] = {}
+    for name in inner:
+        role = role_of(f"{one}_{name}", size_roles(sizes), SIZE_NAMES) or role_of(name, size_roles(sizes), SIZE_NAMES)
+        values[name] = None if role in (None, "grid") else sizes[role]
+    return values
 
 
 def make(
@@ -396,5 +559,25 @@ def make(
             if error.is_final:
                 raise
             last = error
+    if n == 0:
+        for name in factories(candidate):
+            taken = _taken(candidate.everything["names"][name]["call"])
+            of_function = replace(candidate, facts=candidate.everything["names"][name])
+            for _, kwargs, _ in _constructor_values(of_function, taken, usual_sizes(candidate, sizes, defaults)):
+                try:
+                    result = candidate.program.call(name, [], kwargs).value
+                except ProgramError as error:
+                    last = last or error
+                    continue
+                paths = (
+                    [n for n, kind in result.facts["modules"].items() if kind == candidate.name]
+                    if isinstance(result, Made)
+                    else []
+                )
+                if paths:
+                    made = result if paths[0] == "" else candidate.program.part(result, paths[0])
+                    candidate.program.constructed[made.id] = dict(kwargs)
+                    yield made, dict(kwargs)
+                    return
     if n == 0 and last is not None:
         raise last

@@ -14,16 +14,17 @@ import torch
 from torch import nn
 
 from headwork.checking import finding, runner
-from headwork.checking.calling import Candidate
+from headwork.checking.calling import Candidate, missing_parts, unknown_arguments
 from headwork.checking.flags import try_flags
 from headwork.checking.invariants import Broken, broken
 from headwork.checking.judging import Evidence, Explanation, explain, gather
 from headwork.checking.option import Mistake
-from headwork.checking.pointing import Line, find_line, in_cell
+from headwork.checking.pointing import Line, find_line, in_cell, names_bound_at
 from headwork.checking.report import Finding, Report
 from headwork.checking.runner import ForkServer, Program, ProgramDiedError, ProgramError, Walls
 from headwork.checking.shrinking import pair, smallest_case
 from headwork.checking.subjects.attention import NO_CAUSAL
+from headwork.checking.subjects.blocks import USUAL_SIZES
 from headwork.checking.subjects.every import SUBJECTS
 
 
@@ -113,12 +114,12 @@ def check_file(
     source = finding.read_source(path)
     with contextlib.ExitStack() as stack:
         forks = server or stack.enter_context(ForkServer())
-        reports = _check_source(source, path, name, subject, hints, walls, forks, seed, shown or path.name, double=True)
-        if any(_wants_single(r) for r in reports):
-            again = _check_source(
-                source, path, name, subject, hints, walls, forks, seed, shown or path.name, double=False
-            )
-            reports = [b if _wants_single(a) else a for a, b in zip(reports, again, strict=True)]
+        said = shown or path.name
+        reports = _check_source(source, path, name, subject, hints, walls, forks, seed, said, double=True)
+        for i, report in enumerate(reports):
+            if _wants_single(report) and report.name != path.name:  # not the file as a whole
+                again = _check_source(source, path, report.name, subject, hints, walls, forks, seed, said, double=False)
+                reports[i] = again[0]
         return reports
 
 
@@ -202,7 +203,11 @@ def _load(
     while (root / "__init__.py").exists():
         package.insert(0, root.name)
         root = root.parent
-    paths = [] if walls.untrusted else [str(folder), str(root), str(folder.parent)]
+    paths = [str(p) for p in (folder, *folder.parents[:3])]
+    if package:  # its root comes first: a file in it may be called as it is
+        paths.insert(0, str(root))
+    if walls.untrusted:
+        paths = []
     program = forks.start(walls)
     program.double = double
     if seed is not None:
@@ -308,7 +313,11 @@ def _judge(candidate: Candidate, found: finding.Found, hints: int) -> Report:
             continue
         problem = evidence.error or problem
         rank = (
-            3.0 if not evidence.readings else 2.5 if explanation is None else len(explanation.mistakes) * 0.9
+            3.0
+            if not evidence.readings
+            else 2.5 + 0.2 * subject.strict  # what may be another architecture is not accused
+            if explanation is None
+            else len(explanation.mistakes) * 0.9
         ) + 0.01 * i
         if best is None or rank < best[0]:
             best = (rank, evidence, explanation)
@@ -344,11 +353,24 @@ def _could_not_run(
     if isinstance(problem, ProgramError):
         line = f" (line {problem.line})" if problem.line else ""
         sentence = _problem_words(problem) + line
-        skipped = {s.get("missing"): s for s in candidate.everything.get("skipped", [])}
-        if problem.missing in skipped:
-            sentence = f"It could not run: {_words(skipped[problem.missing])}"
+        skipped = candidate.everything.get("skipped", []) if candidate.source else []
+        reasons = [
+            s for s in skipped if problem.missing in {s.get("missing"), *names_bound_at(candidate.source, s["line"])}
+        ]
+        if problem.missing and reasons:
+            sentence = f"It could not run: {_words(reasons[0])} (line {reasons[0]['line']})"
+        elif unknown := unknown_arguments(candidate, USUAL_SIZES):
+            sentence = (
+                f"It could not be made: what its constructor wants as {', '.join(unknown)} was not understood ({problem}); make"
+                f" one in the file (mine = {candidate.name}(...)), and check mine"
+            )
     elif problem is not None:
         sentence = f"It could not run: {problem}"
+    elif missing := missing_parts(candidate, USUAL_SIZES):
+        sentence = (
+            f"It could not be made: its constructor takes modules ({', '.join(missing)}) that no class of the file makes;"
+            f" make one in the file (mine = {candidate.name}(...)), and check mine"
+        )
     else:
         arguments = ", ".join(p["name"] for p in candidate.parameters)
         sentence = (
@@ -403,7 +425,11 @@ def _report(
                 certainty="it agrees with no known mistake; this holds for every right program",
                 **common,
             )
-        if subject.strict and found.sure:
+        if re.search(r"\.half\(|float16|torch\.half", candidate.source):
+            sentence = "It computes in half precision, which is too coarse to tell right from wrong: let it compute in the dtype of its input, and check it again."
+            return Report(verdict="unknown", sentence=sentence, read_as=read_as, notes=tuple(notes), **common)
+        certain = found.sure and re.search(subject.certain, finding.snake(candidate.name))
+        if subject.strict and certain and evidence.readings[0][0].facts.get("named", True):
             sentence = f"This is not {subject.title}, and no mistake that is known gives its numbers."
             finding_ = Finding("unexplained", sentence, ("Compare with the definition.", "Which step differs?"), None)
             return Report(

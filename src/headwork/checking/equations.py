@@ -87,6 +87,8 @@ def visibility(scores: Tensor, visible: Tensor | None, how: How) -> Tensor | Non
             visible = visible[:1].expand(scores.shape)
         elif used == "queries" and n_query == n_key:
             visible = visible.transpose(-2, -1)
+    if causal is not None and visible is None and how.get("hidden") == "inverted":
+        raise ValueError("that is the causal mask of the future")
     if causal is None or visible is None:
         return causal if visible is None else visible
     return causal & visible

@@ -192,9 +192,13 @@ def made_in_forward(candidate: Candidate, subject: Subject, reading: Reading) ->
             for method in node.body:
                 if isinstance(method, ast.FunctionDef) and method.name in ("forward", "__call__"):
                     for call in ast.walk(method):
-                        if isinstance(call, ast.Call) and re.fullmatch(
-                            r"(torch\.)?nn\.(Linear|Embedding|Conv[12]d|Parameter|MultiheadAttention)|Linear|Conv[12]d",
-                            ast.unparse(call.func),
+                        if (
+                            isinstance(call, ast.Call)
+                            and re.fullmatch(
+                                r"(torch\.)?nn\.(Linear|Embedding|Conv[12]d|Parameter|MultiheadAttention)|Linear|Conv[12]d",
+                                ast.unparse(call.func),
+                            )
+                            and not re.search(r"requires_grad=False|Parameter\(self\.", ast.unparse(call))
                         ):
                             yield Broken(
                                 "made in forward",

@@ -217,7 +217,8 @@ def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
 
 
 def _about_masks(subject: Subject) -> list[Mistake]:
-    return [m for m in subject.mistakes if m.option in ("hidden", "mask_of", "causal", "memory_mask", "source_padding")]
+    about = ("hidden", "mask_of", "causal", "memory_mask", "target_mask", "source_padding")
+    return [m for m in subject.mistakes if m.option in about]
 
 
 def _choose(found: Sequence[Explanation]) -> Explanation:
@@ -242,7 +243,7 @@ def explanations(
     """All options with so many (more) mistakes that give the numbers of the most plausible reading that has any."""
     found: list[Explanation] = []
     for i, (reading, case, yours) in enumerate(readings):
-        if found and reading.cost > found[0].reading.cost + 0.3:
+        if found and reading.cost > found[0].reading.cost:  # they come in the order of their costs
             break
         if n_mistakes == 2 and i >= 3:
             break

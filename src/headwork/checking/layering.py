@@ -117,11 +117,9 @@ def split_layers(parameters: Mapping[str, Tensor]) -> tuple[dict[str, list[dict[
             rest[name] = t
     whole: dict[str, list[dict[str, Tensor]]] = {}
     for stack, layers in stacks.items():
-        if (
-            len(layers) == 2
-            and len({tuple(own) for own in layers.values()}) == 1
-            and len(next(iter(layers.values()))) >= 4
-        ):
+        least = 8 if len(layers) == 1 else 4  # parameters of a layer; fewer are a head's, or a feed-forward network's
+        alike = {tuple(own) for own in layers.values()}
+        if len(alike) == 1 and len(next(iter(alike))) >= least:
             whole[stack] = [layers[i] for i in sorted(layers)]
         else:
             rest.update({f"{stack}.{i}.{n}": t for i, own in layers.items() for n, t in own.items()})

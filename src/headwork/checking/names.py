@@ -21,15 +21,15 @@ ROLES: dict[str, str] = {
 """Names that people give to arguments, as regular expressions of the whole name, in lower case."""
 
 SIZE_NAMES: dict[str, str] = {
-    "d_model": r"d_model|d_word_vec|d|dim|emb(ed)?(ding)?_?(dim|size|s)?|hidden(_?size|_?dim)?|embed_dim|n_embd|model_dim|d_in|input_dim|in_dim|features|size|dmodel|width|channels|emb|e|d_emb|dim_model|input_size|in_features|hid_dim|embedding_size|embed_size|d_hidden|model_size|dims|normali[sz]ed_shape|param(eter)?s?_shape|features_shape|n_state|d_embed|embd_dim|dimension|d_input|k|embedding_dimension|embeddings?|ndim|feature_dim|num_features|hidden_features|n_hidden|num_hiddens|query_size|key_size|value_size|embd_size|n_embed|n_feat|dim_embed|layer_size|layer_dim|d_x|d_cross|context_dim|cross_(attention_)?dim|d_context|kv_dim|memory_dim|enc_dim|encoder_dim|cond_dim",
+    "d_model": r"d_model|model_dimension(ality)?|d_word_vec|d|dim|emb(ed)?(ding)?_?(dim|size|s)?|hidden(_?size|_?dim)?|embed_dim|n_embd|model_dim|d_in|input_dim|in_dim|features|size|dmodel|width|channels|emb|e|d_emb|dim_model|input_size|in_features|hid_dim|embedding_size|embed_size|d_hidden|model_size|dims|normali[sz]ed_shape|param(eter)?s?_shape|features_shape|n_state|d_embed|embd_dim|dimension|d_input|k|embedding_dimension|embeddings?|ndim|feature_dim|num_features|hidden_features|n_hidden|num_hiddens|query_size|key_size|value_size|embd_size|n_embed|n_feat|dim_embed|layer_size|layer_dim|d_x|d_cross|context_dim|cross_(attention_)?dim|d_context|kv_dim|memory_dim|enc_dim|encoder_dim|cond_dim",
     "d_out": r"d_out|output_dim|out_dim|out_features|output_size|hidden_out|dim_out",
-    "n_heads": r"n_?heads?|num_?heads?|heads?|h|nhead|num_attention_heads|n_attn_heads|number_of_heads|attention_heads|n_h|nb_heads|head_num|heads_num|num_attn_heads|nh|head_count|head",
+    "n_heads": r"n_?heads?|num_?heads?|heads?|h|nhead|num_attention_heads|n_attn_heads|number_of_heads|num_of_heads|n_of_heads|attention_heads|n_h|nb_heads|head_num|heads_num|num_attn_heads|nh|head_count|head",
     "n_kv_heads": r"n_?kv_?heads?|num_?(kv|key_value)_?heads?|num_kv_groups|kv_heads|n_groups|num_query_groups|n_query_groups",
     "d_head": r"d_k|d_v|head_(dim|size|width)|dim_head|d_head|dk|dv|d_q|dq|dim_k|dim_v|dim_q|attn_dim|head_dims?|d_qk|kdim|vdim|attention_head_size|dim_heads",
     "d_ff": r"d_ff|dff|ff(n)?_?(dim|size|hidden|hidden_dim|width)?|hidden_dim|d_hidden|mlp_dim|d_inner|d_hid|inner_dim|intermediate_size|dim_feedforward|feedforward_dim|d_mlp|pf_dim|hidden|ffn_hidden|n_inner|ffn_num_hiddens|feed_forward_dim|hidden_size|hidden_features|mlp_hidden|dim_ff|n_hidden|inner_size|ff_hidden_size|d_feedforward|hid_dim|ff_inner",
-    "ratio": r"mlp_ratio|expansion(_factor)?|forward_expansion|mult|ff_mult|widening_factor|ratio|mlp_mult|expand|factor|ff_ratio",
+    "ratio": r"width_mult(iplier)?|mlp_ratio|expansion(_factor)?|forward_expansion|mult|ff_mult|widening_factor|ratio|mlp_mult|expand|factor|ff_ratio",
     "n_tokens": r"max_?(seq)?_?(len|length|positions?|context|tokens|sequence_length)|context_(length|size|window|len)|block_size|seq_?(len|length|size)|sequence_length|max_position_embeddings|n_(ctx|positions|tokens)|ctx(_len|_size)?|n|T|t|length|max_seq_length|max_length|num_(tokens|positions|steps)|num_patches|size|seq|maxlen|n_pos|window|l|position|positions|n_seq|max_time|max_pos|n_tok|num_pos|max_t|seq_length|src_len|tgt_len|sz|n_position|sent_len",
-    "n_layers": r"n_?layers?|num_?layers?|depth|layers|N|n_blocks|num_blocks|num_hidden_layers|n|n_encoder_layers|n_decoder_layers|num_(encoder|decoder)_layers|blocks|enc_layers|dec_layers|num_transformer_layers",
+    "n_layers": r"n_?layers?|num_?layers?|num(ber)?_of_(layers|blocks)|depth|layers|N|n_blocks|num_blocks|num_hidden_layers|n|n_encoder_layers|n_decoder_layers|num_(encoder|decoder)_layers|blocks|enc_layers|dec_layers|num_transformer_layers",
     "vocab": r"(\w*_)?vocab(_?size|_?len)?|n_vocab|num_tokens|ntoken|vocabulary_size|src_vocab.*|tgt_vocab.*|trg_vocab.*|num_embeddings|n_tokens|input_vocab_size|output_dim|input_dim|n_words|source_vocab|target_vocab|(src|trg|tgt|enc|dec)_voc(ab)?_size|voc_size|n_(src|trg|tgt)_vocab|src_(size|n_tokens)|(target|input)_size",
     "n_classes": r"n_?class(es)?|num_?class(es)?|n_out|num_labels|out_dim|output_dim|n_labels|classes|n_outputs|output_size",
     "image": r"im(age|g)_?(size|dim|width|height|shape|sz)?|input_size|img|height|width|image_resolution|input_resolution|resolution|h|w",
@@ -83,3 +83,24 @@ ROLES.update(
     k_ids=r"(seq_?k|k_?seq|len_k|key_ids|src|k)",
     tgt_mask=r"(tgt|trg|target|dec|decoder|look_ahead|self|causal|slf)\w*mask\w*|[td]_mask|mask|attn_mask|attention_mask",
 )
+
+_ATTENTION = r"(att(entio)?ns?|mha|multi_?head(ed)?_?(att(entio)?n)?)(_?(layer|block|module|net|sub_?layer))?"
+PARTS: dict[str, tuple[str, str]] = {
+    "cross-attention": (
+        rf"(\w*_)?(cross|src|source|enc(oder)?|memory|inter|enc_dec|encoder_decoder|dec_enc)_?{_ATTENTION}",
+        r".*(multi_?head|att(entio)?n|mha).*",
+    ),
+    "attention": (rf"(\w+_)?{_ATTENTION}", r".*(multi_?head|att(entio)?n|mha).*"),
+    "feed-forward": (
+        r"(\w+_)?(feed_?forward|ffn?|mlp|pwffn|point_?wise|position_?wise|pos_ff)(_?(layer|block|module|net|network|feed_?forward))?",
+        r".*(feed_?forward|ffn|ff|mlp|point_?wise|pos_?wise|position_?wise).*",
+    ),
+    "encoder layer": (
+        r"(encoder_?)?(layers?|blocks?)",
+        r"(?!.*(decoder|sub_?layer|feed|att|norm|resid|emb|proj|mlp)).*(encoder|transformer)?_?(layer|block)",
+    ),
+    "decoder layer": (r"(decoder_?)?(layers?|blocks?)", r".*decoder_?(layer|block)"),
+    "encoder": (r"encoder", r"(transformer_?)?encoder"),
+    "decoder": (r"decoder", r"(transformer_?)?decoder"),
+}
+"""Arguments of constructors that are modules: what they are called, and what the class that fits is called."""

@@ -75,6 +75,8 @@ class Subject:
     kinds: tuple[str, ...] = ("function",)
     strict: bool = True
     """Whether whatever agrees with nothing known is wrong; if not, it may be another architecture."""
+    certain: str = ".*"
+    """Names that can be nothing else; another is not accused of being none of what is known."""
     n_cases: int = 5
     reads: Callable[[How], bool] = lambda how: True
     """Which combinations of conventions exist."""
@@ -92,6 +94,8 @@ class Subject:
         for chosen in itertools.combinations(self.mistakes if mistakes is None else mistakes, n_mistakes):
             wrong: dict[str, object] = {m.option: m.value for m in chosen}
             if len(wrong) < n_mistakes or any(m.option in wrong for m in already):
+                continue
+            if any((m.option, m.value) in gone for m in chosen):
                 continue
             if base is not None:
                 yield {**base, **wrong}, (*already, *chosen)

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 ATTENTION, LAYER, FEED = r"(?i)att|mha|head|sdpa", r"(?i)layer|block", r"(?i)feed|ffn?$|mlp|position_?wise"
@@ -32,7 +33,7 @@ FEATURES: dict[str, Feature] = {
     "base 2": Feature(r"exp2|2(\.0)?\s*\*\*|pow\(2"),
     "sigmoid": Feature(r"sigmoid", owner=ATTENTION),
     "scale": Feature(r"sqrt|\*\*\s*\(?-?\s*(0?\.5|0?\.25|2|1\s*/\s*[24])|(?i:scale(?!d_dot)|temper)|/\s*(self\.)?(math\.)?d(_k|_model|im|k|_head)?\b|/\s*\w*\.(size|shape)|rsqrt|pow\(", owner=ATTENTION),
-    "width": Feature(r"(?:sqrt\(|\(|/|\*)\s*\(?((?:self\.)?(?!\w*(?:d_model|dim_model|hidden|emb|dropout))(?:\w+_)?(?:d|dk|d_k|d_head|dim|head_dim|dim_head|scale|depth|scaling|inv_scale|norm_fact)\w*)\b\)*\s*(?:\*\*|,|\)|$)", owner=ATTENTION, follow=True),
+    "width": Feature(r"(?:sqrt\(|\(|/|\*)\s*\(?((?:self\.)?(?!\w*(?:d_model|dim_model|hidden|emb|dropout|device|dtype|data))(?:\w+_)?(?:d|dk|d_k|d_head|dim|head_dim|dim_head|scale|depth|scaling|inv_scale|norm_fact)\w*)\b\)*\s*(?:\*\*|,|\)|$)", owner=ATTENTION, follow=True),
     "scores": Feature(r"@|matmul|bmm|einsum|cdist|normalize|dot\(|baddbmm|\bmm\(|F\.cosine_similarity|scaled_dot_product_attention\(", owner=ATTENTION),
     "normalize": Feature(r"normalize|norm\(|cosine", owner=ATTENTION),
     "weights": Feature(r"(?:(?:matmul|bmm|einsum|mm|dot)\((?:[\"'][^\"']*[\"'],)?\s*|\(|return |=\s*)\(?(?!torch\b|np\b|F\b)(\w+)(?:\s*@|,|\.matmul|\.bmm|\.mm\()", "last", owner=ATTENTION, follow=True),
@@ -91,12 +92,18 @@ FEATURES: dict[str, Feature] = {
     "norm2": Feature(r"(?i:norm|ln)\w*(\[\d\])?\(", "last", owner=LAYER),
     "attend": Feature(r"(?i:att|mha)\w*(\[\d\])?\(", owner=LAYER),
     "cross": Feature(r"(?i:cross|enc|src|memory|attn2|inter)\w*", "last", owner=LAYER),
+    "cross unmasked": Feature(r"(?i:cross|enc|src|memory|attn_?2|inter)\w*(\[\d\])?\(", "last", without=r"(?i)mask|^\s*self\.\w+\s*=", owner=LAYER),
+    "attend unmasked": Feature(r"(?i:att|mha)\w*(\[\d\])?\(", without=r"(?i)mask|cross|src|memory|^\s*self\.\w+\s*=", owner=LAYER),
+    "layer without a mask": Feature(r"\b(\w+_)?(?i:layer|block|blk)(_\w?)?(\[\w+\])?\(", "last", without=r"(?i)mask|ModuleList|range"),
+    "layer without the mask of the source": Feature(r"\b(\w+_)?(?i:layer|block|blk)(_\w?)?(\[\w+\])?\(", "last", without=r"(?i)(src|source|enc|memory)\w*mask|ModuleList|range"),
+    "layer without the mask of the target": Feature(r"\b(\w+_)?(?i:layer|block|blk)(_\w?)?(\[\w+\])?\(", "last", without=r"(?i)(tgt|trg|target|dec)\w*mask|ModuleList|range"),
     "cross made": Feature(r"self\.\w*(?i:cross|enc|src|attn_?2|inter)\w*\s*=", owner=LAYER),
     "feed": Feature(r"(?i:ff|feed|mlp|fc|linear|pos_ffn)\w*(\[\d\])?\(", "last", owner=LAYER),
     "embed": Feature(r"(?i:emb|wte|token)\w*(\[\d\])?\(", without=r"^\s*class\s|^\s*self\.\w+\s*="),
     "embedded": Feature(r"\breturn\b", "last", owner=r"(?i)patch|emb"),
     "add_positions": Feature(r"(?<![a-z])(?i:pos_|pos\b|pos[A-Z]|position|wpe|pe\b)\w*", without=r"arange|^\s*(self\.)?pos\w*\s*=|^\s*def "),
     "add_positions in a call": Feature(r"[+]\s*(self\.)?(?i:pos|wpe|pe)\w*|[+].*(?<![a-z])(?i:pos)\w*"),
+    "repeated layer": Feature(r"\]\s*\*\s*(self\.)?\w+|\w+\s*\*\s*\["),
     "one layer": Feature(r"(?i:layer|block|^h$|encoder|decoder)\w*\[-?\d\]"),
     "in the loop": Feature(r"=\s*(self\.)?(\w+_)?(?i:layer|block|blk|l|mod|module|b)\w*\("),
     "layers": Feature(r"for |layers|blocks|encoder\(|Sequential"),
@@ -169,12 +176,51 @@ def _hit(feature: Feature, lines: Sequence[str], numbers: Sequence[int]) -> int 
     return None
 
 
+@lru_cache(64)
 def own_source(source: str, name: str) -> str:
     """The lines of a function or class, and of what it uses of the same file."""
     lines = source.splitlines()
     return "\n".join(_code(lines[n - 1]) for _, numbers in _parts(source, name)[:-1] for n in numbers) or source
 
 
+@lru_cache(64)
+def called_arguments(source: str, name: str) -> frozenset[str]:
+    """Arguments of a constructor that the class calls, clones or loops over: they are modules."""
+    kind = next((n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name), None)
+    if kind is None:
+        return frozenset()
+    kept: dict[str, str] = {}
+    used: set[str] = set()
+    for node in ast.walk(kind):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                pairs = (
+                    zip(target.elts, node.value.elts, strict=False)
+                    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+                    else [(target, node.value)]
+                )
+                kept |= {a.attr: b.id for a, b in pairs if isinstance(a, ast.Attribute) and isinstance(b, ast.Name)}
+        elif isinstance(node, ast.Call):
+            used.add(ast.unparse(node.func))
+            if re.search(r"clone|copy", ast.unparse(node.func)):
+                used |= {ast.unparse(a) for a in node.args[:1]}
+        elif isinstance(node, ast.For | ast.comprehension):
+            inside = re.fullmatch(r"(?:enumerate\(|reversed\()?(self\.\w+)\)?", ast.unparse(node.iter))
+            used |= {inside[1]} if inside else set()
+    return frozenset(b for a, b in kept.items() if f"self.{a}" in used) | frozenset(used)
+
+
+def names_bound_at(source: str, line: int) -> set[str]:
+    """What the statement at a line of the program would have defined."""
+    node = next((n for n in ast.parse(source).body if n.lineno == line), None)
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name.split(".")[0] for alias in node.names}
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} if node else set()
+
+
+@lru_cache(64)
 def is_whole(source: str, name: str) -> bool:
     """Whether a function or class uses no part of another file."""
     known = r"(torch|math|numpy|einops|typing|dataclasses|functools|collections|copy|abc|enum|os|sys|time|random|__future__|itertools|re|json|jaxtyping)\b"
@@ -197,6 +243,7 @@ def _code(line: str) -> str:
     return "" if re.match(r"\s*(\"\"\"|''')", line) else re.sub(r"(^|\s)#.*$", "", line)
 
 
+@lru_cache(64)
 def _parts(source: str, name: str) -> list[tuple[str, list[int]]]:
     """Numbers of lines to search, with whose they are: what runs in a call first, then constructors, then the rest."""
     tree = ast.parse(source)

@@ -74,8 +74,15 @@ class Result:
 class Program:
     """One process that answers about one program."""
 
-    def __init__(self, connection: socket.socket, process: int, server: "ForkServer | None", walls: Walls) -> None:
-        self.connection, self.process, self.server, self.walls = connection, process, server, walls
+    def __init__(
+        self,
+        connection: socket.socket,
+        process: int,
+        server: "ForkServer | None",
+        walls: Walls,
+        folder: Path | None = None,
+    ) -> None:
+        self.connection, self.process, self.server, self.walls, self.folder = connection, process, server, walls, folder
         self.dead: str | None = None
         self.calls = 0
         self.double = True
@@ -99,7 +106,9 @@ class Program:
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise ProgramDiedError(self.die(None)) from None
         except (ValueError, TimeoutError, OSError, RuntimeError) as error:
-            words = str(error) if isinstance(error, TimeoutError) else "it sent an answer that cannot be read"
+            words = (
+                str(error) if isinstance(error, TimeoutError) else f"it sent an answer that cannot be read ({error})"
+            )
             raise ProgramDiedError(self.die(words)) from None
         except Exception as error:  # safetensors' own
             raise ProgramDiedError(self.die(f"it sent an answer that cannot be read ({error})")) from None
@@ -139,11 +148,15 @@ class Program:
         if self.process <= 0:
             return 0
         process, self.process = self.process, 0
-        if self.server is not None:
-            return self.server.end(process)
-        from headwork.checking.walls import end
+        try:
+            if self.server is not None:
+                return self.server.end(process)
+            from headwork.checking.walls import end
 
-        return end(process)
+            return end(process)
+        finally:
+            if self.folder is not None:
+                shutil.rmtree(self.folder, ignore_errors=True)
 
     def load(self, source: str, filename: str, paths: Sequence[str], package: str = "") -> dict[str, Any]:
         answer, _ = self.ask(
@@ -157,6 +170,10 @@ class Program:
         named = {k: _encode(v, tensors) for k, v in (kwargs or {}).items()}
         answer, _ = self.ask("make", tensors, name=name, args=positional, kwargs=named, double=self.double)
         return Made(self, answer)
+
+    def part(self, made: "Made", path: str) -> "Made":
+        """A module inside of one that was made."""
+        return Made(self, self.ask("part", target=made.id, path=path)[0])
 
     def call(
         self,
@@ -232,6 +249,10 @@ def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
         if value.kind == "new":
             kwargs = {k: _encode(v, tensors) for k, v in value.kwargs.items()}
             return {"new": value.content, "kwargs": kwargs, "args": [_encode(a, tensors) for a in value.args]}
+        if value.kind == "module":
+            return {"module": value.content, "args": [_encode(a, tensors) for a in value.args]}
+        if value.kind == "modules":
+            return {"modules": [_encode(v, tensors) for v in value.content]}
         if isinstance(value.content, dict):
             return {value.kind: {k: _encode(v, tensors) for k, v in value.content.items()}}
         return {value.kind: value.content}
@@ -303,7 +324,7 @@ class ForkServer:
                 f"the wall {answer['missing']!r} cannot be built: {answer['why']}; --without-wall {answer['missing']} goes"
                 " without it"
             )
-        return Program(ours, process, self, walls)
+        return Program(ours, process, self, walls, folder)
 
     def _answer(self) -> dict[str, Any]:
         line = self.lines.readline()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -93,7 +94,7 @@ def pair(yours: Tensor, right: Tensor, most: int = 12) -> tuple[str, str]:
         start = max(0, int(apart.argmax()) - 3)
         return numbers(yours[start : start + 8]) + " ...", numbers(right[start : start + 8]) + " ..."
     row = int(apart.flatten(0, -2).amax(-1).argmax())
-    index = [int(i) for i in torch.unravel_index(torch.tensor(row), yours.shape[:-1])]
+    index = [int(i) for i in np.unravel_index(row, yours.shape[:-1])]  # torch's own imports sympy first
     both = yours.flatten(0, -2)[row], right.flatten(0, -2)[row]
     start = max(0, min(int(apart.flatten(0, -2)[row].argmax()) - 3, both[0].numel() - 8))
     digits = 3 if _rows(both[0][start : start + 8]) != _rows(both[1][start : start + 8]) else 6

@@ -13,7 +13,7 @@ from torch import Tensor
 from headwork.checking.option import Weights
 
 Parameters = Mapping[str, Tensor]
-FUSED = r"qkv|kqv|c_attn|in_proj|query_key_value|attn_in|to_kqv|packed|fused|keyqueryval|key_query_value|w_?attn|projections?$|kvq|vkq|qvk"
+FUSED = r"qkv|kqv|c_attn|in_proj|query_key_value|attn_in|to_kqv|packed|fused|keyqueryval|key_query_value|w_?attn|(^|in_)projections?$|kvq|vkq|qvk"
 WEIGHT_OF_NORM = r"weight|gamma|a_?2?|alpha|scale|g|gain|w"
 
 
@@ -138,7 +138,18 @@ def attention_wirings(parameters: Parameters, n_heads: int, most: int = 80) -> l
     for w in wirings:
         if wrapped:
             w.update({f"norm.{leaf}": t for leaf, t in wrapped[0][1].items()})
+        _share(w, n_heads)
     return wirings
+
+
+def _share(w: Weights, n_heads: int) -> None:
+    """One small projection that every head uses, as the projection of the whole width that it is."""
+    for part in "qkv":
+        t, out = w.get(f"{part}.weight"), w.get("o.weight")
+        if t is not None and out is not None and t.shape[0] == t.shape[1] and t.shape[0] * n_heads == out.shape[1]:
+            w[f"{part}.weight"] = torch.block_diag(*[t] * n_heads)  # type: ignore[no-untyped-call]
+            if f"{part}.bias" in w:
+                w[f"{part}.bias"] = w[f"{part}.bias"].repeat(n_heads)
 
 
 def _attention_wirings(found: dict[str, dict[str, Tensor]], n_heads: int, flip: bool) -> Iterator[Weights]:

@@ -12,6 +12,7 @@ import io
 import json
 import linecache
 import os
+import re
 import signal
 import socket
 import struct
@@ -116,6 +117,7 @@ class Worker:
         operations: dict[str, Callable[..., tuple[Header, dict[str, Tensor]]]] = {
             "load": self.load,
             "make": self.make,
+            "part": self.part,
             "set": self.set,
             "call": self.call,
         }
@@ -175,7 +177,15 @@ class Worker:
             if getattr(value, "__module__", None) == MODULE and not name.startswith("__")
         }
         self.names_of_all = vars(module)
-        return {"names": self.describe(), "globals": self.describe_globals(), "skipped": self.skipped}, {}
+        for value in self.names.values():
+            if inspect.isclass(value) and issubclass(value, nn.Module):
+                add_forward(value)
+        return {
+            "names": self.describe(),
+            "parts": self.describe_parts(),
+            "globals": self.describe_globals(),
+            "skipped": self.skipped,
+        }, {}
 
     def describe(self) -> Header:
         found: Header = {}
@@ -204,6 +214,14 @@ class Worker:
             elif callable(value) and not isinstance(value, type):
                 found[name] = {"kind": "function", "call": parameters_of(value), "line": first_line(value)}
         return found
+
+    def describe_parts(self) -> Header:
+        """Modules of this file or another that constructors may take."""
+        return {
+            name: {"kind": "class", "init": parameters_of(value.__init__, method=True)}
+            for name, value in self.names_of_all.items()
+            if inspect.isclass(value) and issubclass(value, nn.Module) and not value.__module__.startswith("torch")
+        }
 
     def describe_globals(self) -> Header:
         """Whole numbers and configurations, which constructors without arguments take from around them."""
@@ -276,13 +294,15 @@ class Worker:
             return Config({k: self.decode(v, tensors) for k, v in content.items()})
         if kind == "new":
             kwargs = {k: self.decode(v, tensors) for k, v in value["kwargs"].items()}
-            return self.names[content](*self.decode(value.get("args", []), tensors), **kwargs)
+            return self.names_of_all[content](*self.decode(value.get("args", []), tensors), **kwargs)
+        if kind == "modules":
+            return nn.ModuleList([self.decode(v, tensors) for v in content])
         if kind == "device":
             return torch.device(content)
         if kind == "dtype":
             return getattr(torch, content)
         if kind == "module":
-            return getattr(nn, content)()
+            return getattr(nn, content)(*self.decode(value.get("args", []), tensors))
         if kind == "function":
             return getattr(torch, content)
         return {k: self.decode(v, tensors) for k, v in content.items()}
@@ -331,12 +351,16 @@ class Worker:
         self.made.append(made)
         return self.describe_module(len(self.made) - 1), {}
 
+    def part(self, target: int, path: str, tensors: dict[str, Tensor]) -> tuple[Header, dict[str, Tensor]]:
+        self.made.append(self.made[target].get_submodule(path))
+        return self.describe_module(len(self.made) - 1), {}
+
     def set(self, target: int, tensors: dict[str, Tensor]) -> tuple[Header, dict[str, Tensor]]:
         parameters = weights_of(self.made[target])
         with torch.no_grad():
             for name, value in tensors.items():
                 parameters[name].copy_(value)
-        return {"parameters": {}}, {name: p.detach() for name, p in parameters.items()}
+        return {"parameters": {}}, {} if tensors else {name: p.detach() for name, p in parameters.items()}
 
     def call(
         self,
@@ -385,6 +409,30 @@ class Worker:
         if isinstance(total, Tensor):
             torch.autograd.backward(total)
         return {n: None if p.grad is None else float(p.grad.abs().max()) for n, p in subject.named_parameters()}
+
+
+def add_forward(kind: type[nn.Module]) -> None:
+    """A model with `encode` and `decode` and no forward of its own is given one: decode(encode(source), target)."""
+    if kind.forward is not nn.Module.forward or not (hasattr(kind, "encode") and hasattr(kind, "decode")):
+        return
+    encode, decode = (parameters_of(getattr(kind, m), method=True) or [] for m in ("encode", "decode"))
+    last = next((m for m in ("project", "projection", "generate_logits") if callable(getattr(kind, m, None))), None)
+
+    def role(name: str) -> str:
+        if "mask" in name.lower():
+            return "src_mask" if re.search(r"src|source|enc|mem", name.lower()) else "tgt_mask"
+        return "tgt" if re.search(r"tgt|trg|target|dec", name.lower()) else "memory"
+
+    def wanted(p: Header) -> bool:
+        return not p["optional"] or "mask" in p["name"].lower()
+
+    def forward(self: Any, src: Tensor, tgt: Tensor, src_mask: Any = None, tgt_mask: Any = None) -> Any:
+        sources = [src_mask if "mask" in p["name"].lower() else src for p in encode if wanted(p)]
+        given = {"tgt": tgt, "src_mask": src_mask, "tgt_mask": tgt_mask, "memory": self.encode(*sources)}
+        result = self.decode(*(given[role(p["name"])] for p in decode if wanted(p)))
+        return result if last is None else getattr(self, last)(result)
+
+    kind.forward = forward
 
 
 def fill_lazy(made: nn.Module, width: int = 12) -> None:
@@ -436,7 +484,8 @@ def serve_names(connection: socket.socket, names: dict[str, Any], known: dict[st
     kind = next(iter(names.values()))
     with contextlib.suppress(TypeError):
         worker.filename = inspect.getsourcefile(type(kind) if isinstance(kind, nn.Module) else kind) or ""
-    send(connection, {"names": worker.describe(), "globals": worker.describe_globals(), "skipped": []})
+    description = {"names": worker.describe(), "parts": worker.describe_parts(), "globals": worker.describe_globals()}
+    send(connection, {**description, "skipped": []})
     worker.serve(connection)
 
 

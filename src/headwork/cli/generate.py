@@ -54,9 +54,12 @@ class Generate(OfRun):
     prompt_lookup: Annotated[
         int | None, arg(help="With --greedy: guess so many tokens from the text itself; the same text, sooner.")
     ] = None
-    weights: Annotated[Literal["float32", "int8"], arg(help="int8: a quarter of the memory, and faster.")] = "float32"
+    weights: Annotated[
+        Literal["float32", "int8", "int4"],
+        arg(help="int8: a quarter of the memory, and faster; int4: less, and less exact."),
+    ] = "float32"
     measure: Annotated[
-        Path | None, arg(help="With --weights int8: a text, on which both are measured; nothing is generated.")
+        Path | None, arg(help="With --weights int8 or int4: a text, on which both are measured; nothing is generated.")
     ] = None
     file: Annotated[Path | None, arg(help="Continue each line of this UTF-8 file, each for itself.")] = None
     out: Annotated[Path | None, arg(help="Write the texts to this new file: .csv, .json or .jsonl.")] = None
@@ -68,7 +71,7 @@ class Generate(OfRun):
 
         sampling, prompts, answers = self.sampling(), self.all_prompts(), Answers(self.out)
         model, tokenizer, end = self.open_language_model()
-        if self.weights == "int8":
+        if self.weights != "float32":
             model = self.quantize(model, tokenizer)
         if self.measure is not None:
             return
@@ -190,8 +193,8 @@ class Generate(OfRun):
             raise ValueError("beams must be 1 with a repetition penalty or prompt lookup, got " + str(self.beams))
         if self.prompt_lookup and not self.greedy:
             raise ValueError(f"prompt_lookup needs --greedy, got {self.prompt_lookup} without")
-        if self.measure is not None and self.weights != "int8":
-            raise ValueError(f"measure is for --weights int8, got {self.measure} with {self.weights}")
+        if self.measure is not None and self.weights == "float32":
+            raise ValueError(f"measure is for --weights int8 or int4, got {self.measure} with {self.weights}")
         for name in ("file", "out"):
             if self.measure is not None and getattr(self, name) is not None:
                 raise ValueError(f"{name} is for texts to generate: leave out measure, got {getattr(self, name)}")
@@ -210,21 +213,21 @@ class Generate(OfRun):
         )
 
     def quantize(self, model: "nn.Module", tokenizer: "Tokenizer | PretrainedTokenizer") -> "nn.Module":
-        """The model in int8, and how much smaller it is; with --measure also how fast and how good."""
+        """The model in fewer bits, and how much smaller it is; with --measure also how fast and how good."""
         import torch
 
         from headwork.checks import check_file
         from headwork.quantization import compare, megabytes, quantize
 
-        quantised = quantize(model)
+        quantised = quantize(model, bits=4 if self.weights == "int4" else 8)
         if self.measure is None:
-            complain(f"weights: {megabytes(model):.1f} MB in float32, {megabytes(quantised):.1f} MB in int8")
+            complain(f"weights: {megabytes(model):.1f} MB in float32, {megabytes(quantised):.1f} MB in {self.weights}")
             return quantised
         check_file(self.measure, "measure", LONGEST_FILE, "a text")
         ids = torch.tensor(tokenizer.encode(self.measure.read_text(encoding="utf-8", errors="replace")))
         measured = compare(model, quantised, ids)
         if self.json:
-            print(json.dumps({"float32": vars(measured.before), "int8": vars(measured.after)}))
+            print(json.dumps({"float32": vars(measured.before), self.weights: vars(measured.after)}))
         else:
             print(measured)
         return quantised

@@ -2,12 +2,13 @@
 
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import default_collate
 
@@ -97,7 +98,21 @@ class StreamExamples:
 
 
 def _as_batch(collated: Any) -> Batch:
-    return tuple(collated) if isinstance(collated, list) else collated
+    """The tensors of a batch; raise where an example is not a tuple of them."""
+    shape = "an example must be a tuple (input, ..., target) of tensors and numbers"
+    if isinstance(collated, Mapping):
+        keys = ", ".join(map(repr, collated))
+        raise TypeError(f"{shape}, got a dict with the keys {keys}: let collate= make a tuple of them, the target last")
+    if isinstance(collated, Tensor):
+        raise TypeError(f"{shape}, got one tensor: there is no target")
+    batch = tuple(collated) if isinstance(collated, list) else collated
+    for index, part in enumerate(batch):
+        if not isinstance(part, Tensor):
+            name = "a target" if index == len(batch) - 1 else f"an input (item {index})"
+            what = f"{part[0]!r}, {type(part[0]).__name__}" if isinstance(part, list | tuple) and part else repr(part)
+            labels = ": a label is the number of its class, 0 for the first" if name == "a target" else ""
+            raise TypeError(f"{shape}, got {name} that is none ({what}){labels}")
+    return batch
 
 
 def _reseed(*words: int) -> None:

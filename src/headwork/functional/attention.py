@@ -242,8 +242,11 @@ def check_visible(visible: Bool[Tensor, "*#batch #query #key"] | None, shape: to
             "write visible.bool() for a 0/1 mask, visible == 0 for a mask of 0 and -inf"
         )
     if not _broadcasts(visible.shape, shape):
-        without_head = (visible.ndim, len(shape)) == (3, 4) and _broadcasts(visible[:, None].shape, shape)
-        remedy = ": write visible[:, None] for a mask (batch, query, key)" if without_head else ""
+        remedy = ""
+        if (visible.ndim, len(shape)) == (3, 4) and _broadcasts(visible[:, None].shape, shape):
+            remedy = ": write visible[:, None] for a mask (batch, query, key)"
+        if (visible.ndim, len(shape)) == (2, 4) and _broadcasts(visible[:, None, None].shape, shape):
+            remedy = ": write visible[:, None, None] for a mask (batch, key)"
         raise ValueError(
             f"visible must broadcast to the scores (..., query, key) = {tuple(shape)}, "
             f"got {tuple(visible.shape)}{remedy}"

@@ -44,7 +44,7 @@ def int8_product(
 
 
 class Int8Matrix:
-    """A matrix in int8, in the order in which the kernel reads it, which multiplies the tokens of float32.
+    """A matrix in int8, in the order in which the kernel reads it, which multiplies tokens of float32 or float64.
 
     A token is rounded with a scale of its own, so that its product does not depend on the tokens beside it: it is
     divided by its largest number, and the kernel gets the same scale for all. The kernel adds whole numbers.
@@ -60,14 +60,21 @@ class Int8Matrix:
             raise ValueError(f"weights must be in float32 on the CPU to become int8, got {w.dtype} on {w.device}")
         self._pack(*round_rows(w.detach()))
 
-    def __call__(self, x: Float[Tensor, "token d_in"]) -> Float[Tensor, "token d_out"]:
+    def __call__(
+        self, x: Float[Tensor, "token d_in"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "token d_out"]:
         size = torch.linalg.vector_norm(x, math.inf, -1, keepdim=True).clamp_min_(torch.finfo(torch.float32).tiny)
-        return self._product(x / size, *self._rounding, self._packed).mul_(size)
+        return self._product((x / size).float(), *self._rounding, self._packed).to(dtype).mul_(size.to(dtype))
 
     def unpack(self) -> tuple[Int8[Tensor, "d_out d_in"], Float[Tensor, "d_out"]]:
         """The whole numbers, and the scale of each row."""
         quantised, _ = torch.ops.quantized.linear_unpack(self._packed)
         return quantised.int_repr(), quantised.q_per_channel_scales().float()
+
+    def dequantised(self) -> Float[Tensor, "d_out d_in"]:
+        """What the rounded weights stand for."""
+        whole, scale = self.unpack()
+        return whole * scale[:, None]
 
     def __getstate__(self) -> tuple[Tensor, Tensor]:
         """For copies and for other processes: how it is packed depends on the processor."""

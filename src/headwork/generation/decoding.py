@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headwork import masks
 from headwork.checks import check_positive, with_article
 from headwork.generation.lookup import continue_by_lookup
+from headwork.generation.options import refuse_options
 from headwork.generation.reading import TargetReader, TextReader
 from headwork.generation.sampling import Greedy, Sampling, pick_checked
 from headwork.models import Decoder, EncoderDecoder
@@ -33,6 +34,7 @@ def stream(
     generator: torch.Generator | None = None,
     visible: Bool[Tensor, "batch token"] | None = None,
     prompt_lookup: int | None = None,
+    **others: object,
 ) -> Iterator[Int[Tensor, "batch"]]:
     """The next token of each row, one step at a time, at most `max_new_tokens` times.
 
@@ -44,6 +46,7 @@ def stream(
     read at once; those that greedy search would have taken are kept, so the text is the same. It pays where a text
     repeats itself: summaries, corrections, code. For a single row and `Greedy()`.
     """
+    refuse_options(others)
     check_kind(model, "text")
     ids, visible = as_rows(ids, visible)
     check_prompt(ids, visible)
@@ -76,6 +79,7 @@ def generate(
     generator: torch.Generator | None = None,
     visible: Bool[Tensor, "batch token"] | None = None,
     prompt_lookup: int | None = None,
+    **others: object,
 ) -> Int[Tensor, "batch new"]:
     """All tokens of `stream`, without the prompt: `max_new_tokens` of them, or fewer if every row came to `end` before.
 
@@ -93,6 +97,7 @@ def generate(
         generator=generator,
         visible=visible,
         prompt_lookup=prompt_lookup,
+        **others,
     )
     return torch.stack(list(steps), dim=1)
 
@@ -249,6 +254,8 @@ def as_rows(
     """
     if isinstance(ids, Tensor):
         return ids, visible
+    if any(isinstance(row, int | str) for row in ids):
+        raise TypeError(f"ids must be a list of ids for each text, as [[3, 1, 4]], got {ids!r:.40}")
     if visible is not None:
         raise ValueError("visible must be None for lists of ids, which say themselves how long they are, got a mask")
     lengths = [len(row) for row in ids]

@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from headwork.generation.decoding import End, check_prompt_length, end_ids, stream, stream_long
+from headwork.generation.options import refuse_options
 from headwork.generation.sampling import Greedy, Sampling
 from headwork.models import Decoder
 
@@ -34,11 +35,13 @@ def stream_text(
     stop: Sequence[str] = (),
     generator: torch.Generator | None = None,
     prompt_lookup: int | None = None,
+    **others: object,
 ) -> Iterator[str]:
     """The text after the prompt (or after its ids), piece by piece as it comes, however long.
 
     It ends before the first of the ids `end`, or where one of the strings `stop` begins, which are not shown.
     """
+    refuse_options(others)
     check_stop(stop)
     ids = encode_prompt(tokenizer, prompt)
     check_prompt_length(model, len(ids))
@@ -64,6 +67,7 @@ def generate_text(
     end: End = None,
     stop: Sequence[str] = (),
     generator: torch.Generator | None = None,
+    **others: object,
 ) -> list[str]:
     """The texts after several prompts of any lengths, computed together, each as it would be alone (see `stream_text`).
 
@@ -75,6 +79,7 @@ def generate_text(
     >>> [len(text) for text in generate_text(hw.models.Decoder(config), Letters(), ["abc", "x"], max_new_tokens=7)]
     [7, 7]
     """
+    refuse_options(others)
     check_stop(stop)
     if isinstance(prompts, str):
         raise TypeError(f"prompts must be a list of texts, got a single one: write [{prompts[:20]!r}]")

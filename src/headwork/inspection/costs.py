@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from headwork.inspection.recording import check_inputs
 from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.hook_point import HookPoint
-from headwork.layers.int8 import is_int8
+from headwork.layers.int8 import precision_of
 from headwork.models.model import evaluation_mode
 from headwork.tables import Table
 
@@ -134,8 +134,8 @@ def cost(model: nn.Module, *inputs: Tensor, **keywords: object) -> Cost:
     Attention products overtake the projections from 128 tokens on, and all else together from 128.
     """
     check_inputs("cost", model, inputs, keywords)
-    if is_int8(model):
-        raise ValueError("model must be in float32 for its products to be counted, got one in int8")
+    if (precision := precision_of(model)) != "float32":
+        raise ValueError(f"model must be in float32 for its products to be counted, got one in {precision}")
     counter = FlopCounterMode(display=False, custom_mapping=_ALSO_COUNTED)
     calls = _Calls(counter)
     given = [t for t in (*inputs, *keywords.values()) if isinstance(t, Tensor)]

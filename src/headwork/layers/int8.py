@@ -1,10 +1,11 @@
-"""Layers whose weights are in int8, in the place of those they were made from. They do not learn."""
+"""Layers whose weights are in int8 or 4 bits, in the place of those they were made from. They do not learn."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwork.functional.embedding import look_up
+from headwork.functional.int4 import Int4Matrix
 from headwork.functional.int8 import Int8Matrix, round_rows
 from headwork.functional.soft_cap import soft_cap
 from headwork.layers.embeddings import LMHead, TokenEmbedding
@@ -12,38 +13,60 @@ from headwork.layers.linear import OneToken
 
 
 class Int8Linear(nn.Module):
-    """W x + b, where W is rounded to 8 bits row by row, and x token by token.
+    """W x + b, where W is rounded to 8 bits row by row, and x token by token; the result has the given precision.
 
     >>> Int8Linear(nn.Linear(8, 3))(torch.zeros(2, 5, 8)).shape
     torch.Size([2, 5, 3])
     """
 
-    def __init__(self, linear: nn.Linear) -> None:
+    precision = "int8"
+
+    def __init__(self, linear: nn.Linear, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
+        self.dtype = dtype
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.matrix = Int8Matrix(linear.weight)
-        self.bias = _frozen(linear.bias)
+        self.matrix = self._round(linear.weight)
+        self.bias = _frozen(linear.bias, dtype)  # kernels for two precisions at once are slow
 
     @property
     def weight(self) -> Float[Tensor, "d_out d_in"]:
         """What the rounded weights stand for."""
-        whole, scale = self.matrix.unpack()
-        return whole * scale[:, None]
+        return self.matrix.dequantised()
 
     def forward(self, x: Float[Tensor, "*batch d_in"]) -> Float[Tensor, "*batch d_out"]:
         check_input(x)
-        y = self.matrix(x.reshape(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
+        y = self.matrix(x.reshape(-1, self.in_features), self.dtype).view(*x.shape[:-1], self.out_features)
         return y if self.bias is None else y + self.bias
 
     def one_token(self) -> OneToken:
-        matrix, bias = self.matrix, self.bias
-        return matrix if bias is None else lambda x: matrix(x).add_(bias)
+        matrix, bias, dtype = self.matrix, self.bias, self.dtype
+        return lambda x: matrix(x, dtype) if bias is None else matrix(x, dtype).add_(bias)
 
     def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, int8"
+        sizes = f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+        return f"{sizes}, {self.precision}"
+
+    def _round(self, weight: Tensor) -> Int8Matrix | Int4Matrix:
+        return Int8Matrix(weight)
 
     def _save_to_state_dict(self, *_: object, **__: object) -> None:
-        refuse_to_save()
+        refuse_to_save(self.precision)
+
+
+class Int4Linear(Int8Linear):
+    """W x + b, where W is rounded to 4 bits by groups of 32, and x to bfloat16.
+
+    >>> Int4Linear(nn.Linear(8, 3))(torch.zeros(2, 5, 8)).shape
+    torch.Size([2, 5, 3])
+    """
+
+    precision = "int4"
+
+    def one_token(self) -> OneToken:
+        return super().one_token()
+
+    def _round(self, weight: Tensor) -> Int4Matrix:
+        return Int4Matrix(weight)
 
 
 class Int8Embedding(TokenEmbedding):
@@ -118,26 +141,36 @@ class Int8LMHead(LMHead):
         refuse_to_save()
 
 
+_QUANTISED = (Int8Linear, Int8Embedding, Int8LMHead)
+
+
 def check_input(x: Tensor) -> None:
-    if x.dtype != torch.float32 or x.device.type != "cpu":
-        raise ValueError(f"x must be in float32 on the CPU for weights in int8, got {x.dtype} on {x.device}")
+    if x.dtype not in (torch.float32, torch.float64) or x.device.type != "cpu":
+        raise ValueError(f"x must be in float32 or float64 on the CPU for weights in int8, got {x.dtype} on {x.device}")
     if x.requires_grad and torch.is_grad_enabled():
         raise ValueError("x must not require a gradient: none goes through weights in int8; use the float32 model")
 
 
-def is_int8(model: nn.Module) -> bool:
-    """Whether a part of the model is in int8."""
-    return any(isinstance(module, Int8Linear | Int8Embedding | Int8LMHead) for module in model.modules())
+def precision_of(model: nn.Module) -> str:
+    """int4 or int8 if a part of the model is, else float32: what its matrices are in.
+
+    >>> precision_of(nn.Linear(8, 3)), precision_of(Int8Linear(nn.Linear(8, 3)))
+    ('float32', 'int8')
+    """
+    kinds = {getattr(module, "precision", "int8") for module in model.modules() if isinstance(module, _QUANTISED)}
+    return min(kinds, default="float32")
 
 
 def check_saved(model: nn.Module) -> None:
-    if is_int8(model):
-        refuse_to_save()
+    if (precision := precision_of(model)) != "float32":
+        refuse_to_save(precision)
 
 
-def refuse_to_save() -> None:
-    raise ValueError("a model in int8 is not saved: save the one in float32, and quantise it again after loading")
+def refuse_to_save(precision: str = "int8") -> None:
+    raise ValueError(
+        f"a model in {precision} is not saved: save the one in float32, and quantise it again after loading"
+    )
 
 
-def _frozen(bias: Tensor | None) -> nn.Parameter | None:
-    return None if bias is None else nn.Parameter(bias.detach().clone(), requires_grad=False)
+def _frozen(bias: Tensor | None, dtype: torch.dtype = torch.float32) -> nn.Parameter | None:
+    return None if bias is None else nn.Parameter(bias.detach().to(dtype, copy=True), requires_grad=False)

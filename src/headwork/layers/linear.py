@@ -46,6 +46,7 @@ class HeadwiseLinear(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
         check_products(x)
+        x = x.to(self.weight.dtype)  # float64 in a model in int8
         slices = rearrange(x, "batch token (head d_in) -> batch token head d_in", head=len(self.weight))
         mapped = einsum(slices, self.weight, "batch token head d_in, head d_out d_in -> batch token head d_out")
         joined = rearrange(mapped, "batch token head d_out -> batch token (head d_out)")

@@ -75,7 +75,7 @@ class MixtureOfExperts(nn.Module):
         mixed = mix(tokens, weights, chosen).view(x.shape)
         if self.shared is None:
             return mixed
-        return mixed + torch.sigmoid(self.shared_gate(x)) * self.shared(x)
+        return mixed + (torch.sigmoid(self.shared_gate(x)) * self.shared(x)).to(mixed.dtype)
 
     def _by_expert(
         self,
@@ -120,7 +120,7 @@ class MixtureOfExperts(nn.Module):
         gate = route if self.shared is None else affine(self.shared_gate)
 
         def add_shared(mixed: Tensor, x: Tensor) -> Tensor:
-            return mixed if shared is None else mixed + torch.sigmoid(gate(x)) * shared(x)
+            return mixed if shared is None else mixed + (torch.sigmoid(gate(x)) * shared(x)).to(mixed.dtype)
 
         def mix(x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch d_model"]:
             weights, chosen = choose_experts(route(x), n_active, normalised=normalised)
@@ -129,7 +129,7 @@ class MixtureOfExperts(nn.Module):
             mixed = torch.zeros_like(x)
             for i in torch.unique(chosen).tolist():
                 token, place = torch.where(chosen == i)
-                mixed.index_add_(0, token, weights[token, place, None] * experts[i](x[token]))
+                mixed.index_add_(0, token, (weights[token, place, None] * experts[i](x[token])).to(mixed.dtype))
             return add_shared(mixed, x)
 
         return mix

@@ -319,6 +319,13 @@ def make_layer(
 
 def check_own_positions(config: StackConfig, positions: nn.Module | None) -> None:
     """A user's position code takes the place of the config's default; any other of the config would be lost."""
+    own, questions = type(positions), ("vectors", "rotation", "bias")
+    as_if_none = issubclass(own, Positions) and all(getattr(own, n) is getattr(Positions, n) for n in questions)
+    if as_if_none and own is not Positions:
+        raise ValueError(
+            "positions must answer vectors(positions, n_total), rotation(positions) or bias(x, n_key), "
+            f"got {own.__name__}, which defines none of them"
+        )
     default = next(field.default for field in fields(config) if field.name == "position")
     if positions is not None and config.position not in (default, choices.NoPositions()):
         raise ValueError(

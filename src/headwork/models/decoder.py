@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -136,6 +137,10 @@ class Decoder(nn.Module):
     def unembed(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token vocab"]:
         """From hidden states to logits."""
         return self.lm_head(x, self.embedding)
+
+    def generate(self, *_: object, **__: object) -> NoReturn:
+        """Is a function here, which takes any model that continues texts: `headwork.generate`."""
+        raise TypeError("generate is a function: write headwork.generate(model, ids, max_new_tokens=...)")
 
     def new_cache(self) -> DecoderCache:
         return DecoderCache(len(self.layers))

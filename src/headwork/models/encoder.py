@@ -103,19 +103,19 @@ class Encoder(nn.Module):
     def forward(
         self,
         ids: Int[Tensor, "batch token"],
-        segments: Int[Tensor, "batch token"] | None = None,
         *,
+        segments: Int[Tensor, "batch token"] | None = None,
         visible: Bool[Tensor, "batch token"] | None = None,
     ) -> Float[Tensor, "batch *output"]:
         """Logits of the head (hidden states without one); `visible` marks the real tokens against the padding."""
-        x = self.hidden(ids, segments, visible=visible)
+        x = self.hidden(ids, segments=segments, visible=visible)
         return x if self.head is None else self.head(x, self.embedding, visible)
 
     def hidden(
         self,
         ids: Int[Tensor, "batch token"],
-        segments: Int[Tensor, "batch token"] | None = None,
         *,
+        segments: Int[Tensor, "batch token"] | None = None,
         visible: Bool[Tensor, "batch token"] | None = None,
     ) -> Float[Tensor, "batch token d_model"]:
         """The vector of each token before the head. Padding is hidden from every token."""

@@ -5,6 +5,7 @@ self-attention and on the decoder's cross-attention; the causal mask on the deco
 """
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -153,6 +154,11 @@ class EncoderDecoder(nn.Module):
     def unembed(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token vocab"]:
         """From hidden states of the target to logits."""
         return self.lm_head(x, self._target_embedding)
+
+    def generate(self, *_: object, **__: object) -> NoReturn:
+        """Is a function here: `headwork.generation.translate`, or `beam_search`."""
+        call = "headwork.generation.translate(model, ids, max_new_tokens=..., begin=..., end=...)"
+        raise TypeError(f"generate is a function: write {call}")
 
     def new_cache(self) -> DecoderCache:
         return DecoderCache(len(self.decoder_layers))

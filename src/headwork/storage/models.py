@@ -257,7 +257,11 @@ def find_model(folder: Path) -> Path:
             raise DamagedError(f"{folder / BEST} names {best}, which is not there")
         return best
     if not folder.exists():
-        raise ValueError(f"folder must be one that exists, got {folder}")
+        hub = "" if len(folder.parts) > 1 else f" (a model on the Hub has its owner in its name: owner/{folder})"
+        raise ValueError(f"folder must be one that exists, got {folder}{hub}")
+    if folder.is_file():
+        kinds = "a folder, or a file *.gguf"
+        raise ValueError(f"a model is {kinds}, got the file {folder}: build the model, then model.load_state_dict(...)")
     if (folder / CONFIG).is_file() and not (folder / MANIFEST).exists():
         read_json(folder / CONFIG)  # if it is damaged, that is said, and not that there is no manifest
     if (folder / CONFIG).is_file() and not (folder / WEIGHTS).is_file() and "run" in read_json(folder / CONFIG):

@@ -46,6 +46,7 @@ class Classification(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_distinct(self.labels)
         check_probability(label_smoothing=self.label_smoothing)
         weights = self.class_weights
         if weights is not None and (len(weights) != len(self.labels) or min(weights) < 0):
@@ -79,6 +80,10 @@ class Classification(Checked):
                 f"the model must give one score for each of the {len(self.labels)} labels, shape "
                 f"{(len(label), len(self.labels))}, got {tuple(logits.shape)}"
             )
+        if label.ndim == 2 and label.shape != logits.shape:
+            raise ValueError(f"labels must have the shape (batch,), got {tuple(label.shape)}: write labels.squeeze(1)")
+        if label.ndim == 1 and label.is_floating_point():
+            raise TypeError(f"labels must be whole numbers, got {label.dtype}: write labels.long()")
         hard = label if label.ndim == 1 else label.argmax(-1)
         check_labels(hard, len(self.labels))
         weights = None if self.class_weights is None else logits.new_tensor(self.class_weights)
@@ -111,6 +116,10 @@ class MultiLabel(Checked):
 
     output: ClassVar[str] = "class"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_distinct(self.labels)
+
     @property
     def metrics(self) -> tuple[Metric, ...]:
         return MACRO_F1, LABEL_ACCURACY
@@ -142,6 +151,11 @@ class MultiLabel(Checked):
         metrics, logits, target = score_outputs(call_model, self.score_logits, model, batches)
         probabilities = self.probabilities(logits)
         return Evaluation(metrics | {"macro_f1": macro_f1(probabilities >= 0.5, target)}, probabilities, target)
+
+
+def check_distinct(labels: tuple[str, ...]) -> None:
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"labels must be different from each other, got {labels}")
 
 
 def check_labels(label: Int[Tensor, "batch"], n_labels: int) -> None:

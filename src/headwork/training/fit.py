@@ -84,6 +84,8 @@ def check_fit(model: ModelConfig | nn.Module, data: Dataset) -> None:
         _check_kind(name, description, data)
         _check_sizes(description, data)
     if isinstance(model, nn.Module):
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError("model must have a parameter that requires a gradient, got none: nothing can be learned")
         _try_batch(model, data)
 
 
@@ -160,7 +162,7 @@ def _try_batch(model: nn.Module, data: Dataset) -> None:
         raise ValueError(
             f"model, data and task must fit, got an error when {type(data.task).__name__} scored a "
             f"{type(model).__name__} on a batch of two examples with the shapes {shapes}: "
-            f"{_in_a_line(error)}"
+            f"{_in_a_line(error)}{_remedy(parameter, batch)}"
         ) from error
     finally:
         model.train(was_training)
@@ -182,6 +184,14 @@ def _try_task(task: Task, model: nn.Module, batch: Batch) -> None:
     for metric in (LOSS, task.metrics[0]):
         if metric.name not in found:
             raise ValueError(f"evaluate must give {metric.name!r}, got {', '.join(map(repr, found)) or 'nothing'}")
+
+
+def _remedy(parameter: Tensor | None, batch: Batch) -> str:
+    """What to write if the numbers of the data are of another precision than those of the model."""
+    for tensor in batch[:-1]:
+        if parameter is not None and tensor.is_floating_point() and tensor.dtype != parameter.dtype:
+            return f" (the data are {tensor.dtype}, the model is {parameter.dtype}: write .to({parameter.dtype}))"
+    return ""
 
 
 def _in_a_line(error: Exception) -> str:

@@ -70,7 +70,7 @@ def test_bert_for_masked_words(real: torch.Tensor) -> None:
         ids, attention_mask=real.long(), token_type_ids=segments, position_ids=places(real)
     ).logits
     assert_parity(
-        (ours(ids, segments, visible=real), ours.embedding.table),
+        (ours(ids, segments=segments, visible=real), ours.embedding.table),
         (words, theirs.bert.embeddings.word_embeddings.weight),
         real,
     )
@@ -93,7 +93,7 @@ def test_bert_for_classes(lengths: tuple[int, ...]) -> None:
     ids, segments, real = some_ids(2, 7, first=1), some_ids(2, 7, 2), real_tokens(lengths, 7)
     classes = in_float64(theirs)(ids, attention_mask=real.long(), token_type_ids=segments).logits
     assert_parity(
-        (ours(ids, segments, visible=real), ours.embedding.table),
+        (ours(ids, segments=segments, visible=real), ours.embedding.table),
         (classes, theirs.bert.embeddings.word_embeddings.weight),
     )
 

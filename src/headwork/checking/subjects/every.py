@@ -15,6 +15,7 @@ from headwork.checking.subjects import (
     norm,
     positions,
     softmax,
+    stacks,
 )
 
 SUBJECTS: tuple[Subject, ...] = (
@@ -34,6 +35,8 @@ SUBJECTS: tuple[Subject, ...] = (
     models.DECODER,
     models.ENCODER_DECODER,
     models.ENCODER,
+    stacks.ENCODER,
+    stacks.DECODER,
     grid_positions.SUBJECT,
     positions.SINUSOID,
     positions.LEARNED,

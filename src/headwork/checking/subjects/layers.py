@@ -12,7 +12,15 @@ from headwork.checking.layering import layer_wirings
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.pointing import is_whole, own_source
 from headwork.checking.subjects import activation, attention, multi_head
-from headwork.checking.subjects.blocks import USUAL_SIZES, Block, block_readings, cases
+from headwork.checking.subjects.blocks import (
+    CROSS,
+    CROSS_AS_THREE,
+    SELF,
+    SELF_AS_THREE,
+    Block,
+    block_readings,
+    cases,
+)
 
 ADD = ("residual", "norm")
 LAYER_MISTAKES = (
@@ -29,12 +37,14 @@ LAYER_MISTAKES = (
     Mistake("norms", "pre then post", "The two sublayers have different orders: norm before the first, after the second.", "Look at the norms.", "Is it norm(x + f(x)) or x + f(norm(x))?", ("norm2", "norm"), "gradients-through-depth"),
     Mistake("norms", "of the sublayer", "The norm is applied to the sublayer only, before the residual is added.", "Look at the order of norm and addition.", "Is it norm(x + f(x)) or x + norm(f(x))?", ("norm",), "gradients-through-depth"),
     Mistake("feed", "reads the input", "The feed-forward network reads the input of the layer, not what attention returned.", "Look at what the feed-forward network is given.", "Which x is it?", ("feed",), None),
+    Mistake("feed", "reads attention", "The feed-forward network reads what attention returned, before the residual connection and the norm.", "Look at what the feed-forward network is given.", "Which x is it?", ("feed",), None),
     Mistake("feed", "not used", "The feed-forward network is made, but not used.", "Look at forward.", "Which parameter gets no gradient?", ("return",), None),
 )  # fmt: skip
 CROSS_MISTAKES = (
     Mistake("order", "cross first", "Cross-attention comes before self-attention.", "Look at the order.", "What should the decoder do first?", ("cross",), "which-mask-goes-where"),
     Mistake("order", "cross not used", "Cross-attention is made, but not used: the decoder does not see the source.", "Look at forward.", "What changes with another source?", ("cross made", "def"), "cross-attention-of-two-lengths"),
-    Mistake("memory_mask", "not used", "The padding of the source is not hidden in cross-attention.", "Look at the masks.", "Which mask belongs to cross-attention?", ("cross",), "which-mask-goes-where"),
+    Mistake("memory_mask", "not used", "The padding of the source is not hidden in cross-attention.", "Look at the masks.", "Which mask belongs to cross-attention?", ("cross unmasked", "layer without the mask of the source", "cross"), "which-mask-goes-where"),
+    Mistake("target_mask", "not used", "The mask of the target is not used: self-attention sees the future.", "Look at the masks.", "Which mask belongs to self-attention?", ("attend unmasked", "layer without the mask of the target", "attend"), "which-mask-goes-where"),
     Mistake("source", "queries from memory", "Cross-attention takes its queries from the memory, and keys and values from the target: it is the other way round.", "Look at cross-attention.", "Who asks, and who is asked?", ("cross",), "cross-attention-of-two-lengths"),
     Mistake("source", "values from x", "Cross-attention takes its values from the target, not from the memory.", "Look at cross-attention.", "Whose content should be averaged?", ("cross",), "cross-attention-of-two-lengths"),
     Mistake("source", "memory unused", "Cross-attention attends to the target: the memory is not used.", "Look at cross-attention.", "What changes with another source?", ("cross",), "cross-attention-of-two-lengths"),
@@ -110,7 +120,8 @@ def layer(
     beside = {k: v for k, v in how.items() if k not in ("causal", "wrapped")}
 
     def attend(t: Tensor) -> Tensor:
-        return equations.multi_head(t, t, t, w["attention"], visible, own, n_heads, n_kv_heads=n_kv_heads)
+        seen = None if how.get("target_mask") == "not used" else visible
+        return equations.multi_head(t, t, t, w["attention"], seen, own, n_heads, n_kv_heads=n_kv_heads)
 
     def look(t: Tensor) -> Tensor:
         seen = visible if how.get("source") == "memory unused" else memory_visible
@@ -128,8 +139,12 @@ def layer(
     inner = {k: v for k, v in how.items() if k in ("activation", "act", "gated")}
     if how.get("feed") == "not used":
         return x
-    if how.get("feed") == "reads the input":
+    if how.get("feed") in ("reads the input", "reads attention"):
         given = start
+        if how["feed"] == "reads attention":
+            if memory is not None or how.get("norm_order") == "pre":
+                raise ValueError("that is another program")
+            given = attend(start)
         return sublayer(
             x, lambda t: equations.feed_forward(given, w["feed"], inner), w, last, how, feed=True, first=start
         )
@@ -146,7 +161,11 @@ def unlikely(candidate: Candidate) -> set[tuple[str, object]]:
     gone: set[tuple[str, object]] = {("activation", v) for v in signs if v not in there} if there else set()
     if not re.search(r"\.std\(", own):
         gone.add(("form", "annotated"))
-    if not re.search(r"sqrt|\*\*\s*0?\.5|pow\(", own):
+    root = r"(sqrt|\*\*\s*\(?(0?\.5|1\s*/\s*2)|pow\(|scal)"
+    if not re.search(
+        rf"\*[^\n]*{root}[^\n]*|{root}[^\n]*\*[^*]",
+        re.sub(r"\n[^\n]*(score|energy|attn|attention|softmax|@|matmul)[^\n]*", "", own),
+    ):
         gone.add(("embedding", "scaled"))
     if not re.search(r"tri[lu]|causal|mask|inf\b|subsequent", own):
         gone.add(("causal", "past"))
@@ -158,7 +177,7 @@ def encoder_readings(candidate: Candidate) -> Iterator[Reading]:
         assert block.made is not None
         return layer_wirings(block.parameters, block.n_heads, block.made.facts, block.d_model)
 
-    yield from block_readings(candidate, wire, sizes=USUAL_SIZES, extra={"not": unlikely(candidate)})
+    yield from block_readings(candidate, wire, role_sets=(SELF, SELF_AS_THREE), extra={"not": unlikely(candidate)})
 
 
 def encoder_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
@@ -174,7 +193,7 @@ def decoder_readings(candidate: Candidate) -> Iterator[Reading]:
 
     masks = {"memory_mask": "memory_visible", "tgt_mask": "visible"}
     yield from block_readings(
-        candidate, wire, role_sets=(("x", "memory"),), masks=masks, extra={"not": unlikely(candidate)}
+        candidate, wire, role_sets=(CROSS, *CROSS_AS_THREE), masks=masks, extra={"not": unlikely(candidate)}
     )
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from headwork.checking.calling import Candidate, tensors_of
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
+from headwork.checking.runner import Result
 from headwork.checking.subjects.simple import Target, ways, works
 
 B, T, V = 3, 6, 11
@@ -27,9 +28,10 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
         pad = "pad" in assignment.roles.values()
 
         def run(case: Case, target: Target = target, assignment: Any = assignment) -> dict[str, Tensor]:
-            for _, t in tensors_of(target.call(assignment, case)):
+            result = target.call(assignment, case)
+            for _, t in tensors_of(result):
                 if t.numel() == 1:
-                    return {"output": t.double().reshape(1)}
+                    return {"output": t.double().reshape(1) / count_of(result)}
             return {}
 
         reading = Reading(
@@ -39,6 +41,12 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
         )
         if works(run, cases(reading, 0)):
             yield reading
+
+
+def count_of(result: Result) -> int:
+    """The number of tokens where it comes back beside the sum of their losses."""
+    values = result.value if isinstance(result.value, list) else []
+    return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), 1)
 
 
 def may(candidate: Candidate) -> set[str]:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -44,6 +45,7 @@ MODEL_MISTAKES = (
     Mistake("positions", "batch", "Positions are counted along the batch: every token of a sentence gets the same one.", "Look at the axis of the positions.", "Which axis is the token's?", ("add_positions", "positions"), "order-needs-positions"),
     Mistake("embedding", "scaled late", "The positions are multiplied by sqrt(d) too: only the embedding should be.", "Look at the scale.", "What is scaled, and what added?", ("scale", "embed"), None),
     Mistake("stack", "first only", "Every layer uses the weights of the first: the others are never used.", "Look at the loop over the layers.", "Which parameters get no gradient?", ("one layer", "in the loop", "layers"), None),
+    Mistake("stack", "one object", "All layers are one and the same object ([layer] * n): they share their weights.", "Look at how the layers are made.", "How many parameters does the model have with one layer more?", ("repeated layer", "layers"), None),
     Mistake("stack", "last only", "Only the last layer acts: each one reads the embedding, not the layer before.", "Look at the loop over the layers.", "What does layer 1 read?", ("one layer", "in the loop", "layers"), "gradients-through-depth"),
     Mistake("stack", "one missing", "The last layer is not used.", "Look at the loop over the layers.", "How often does it run?", ("layers",), None),
     Mistake("stack", "none", "The layers are not used.", "Look at forward.", "Which parameters get no gradient?", ("layers", "return"), None),
@@ -60,6 +62,7 @@ CONVENTIONS = (
     Convention("embedding", "scaled", "embedding times sqrt(d)"),
     Convention("positions", "sinusoidal", "sinusoidal positions"),
     Convention("positions", "none", "no positions"),
+    Convention("head", "log-softmax", "returns log-probabilities"),
 )
 PARTS = tuple(m for m in (*layers.LAYER_MISTAKES, *layers.PARTS))
 
@@ -67,6 +70,8 @@ PARTS = tuple(m for m in (*layers.LAYER_MISTAKES, *layers.PARTS))
 def unlikely(candidate: Candidate, wirings: Sequence[Weights]) -> set[tuple[str, object]]:
     """Conventions that source and parameters rule out."""
     gone = layers.unlikely(candidate)
+    if candidate.source and "log_softmax" not in candidate.source.lower().replace("logsoftmax", "log_softmax"):
+        gone.add(("head", "log-softmax"))
     if all(w.get("positions") is not None or w.get("source", {}).get("positions") is not None for w in wirings):
         gone |= {("positions", "sinusoidal"), ("positions", "none")}
     return gone
@@ -109,9 +114,15 @@ def run_stack(
 ) -> Tensor:
     inner = {k: v for k, v in how.items() if k not in ("positions", "embedding")}
     fault = how.get("stack")
-    chosen = {"first only": [own[0]] * len(own), "last only": own[-1:], "one missing": own[:-1], "none": []}.get(
-        str(fault), own
-    )
+    if (fault == "one object") != (len(own) == 1):
+        raise ValueError("as many layers as there are")
+    chosen = {
+        "one object": [own[0]] * USUAL_SIZES["n_layers"],
+        "first only": [own[0]] * len(own),
+        "last only": own[-1:],
+        "one missing": own[:-1],
+        "none": [],
+    }.get(str(fault), own)
     for w in chosen:
         x = layers.layer(x, w, visible, inner, n_heads, memory, memory_visible)
     return x
@@ -138,6 +149,8 @@ def finish(x: Tensor, w: Weights, how: How) -> Tensor:
 
 def to_logits(x: Tensor, w: Weights, how: How) -> Tensor:
     logits = F.linear(x, w["head"], w["head_bias"]) if w["head"] is not None else x
+    if how.get("head") == "log-softmax":
+        return logits.log_softmax(-1)
     return logits.softmax(-1) if how.get("head") == "softmax" else logits
 
 
@@ -171,8 +184,7 @@ def rest_wirings(
     ]
     last = [w for _, w in norms(rest) if w["weight"].shape == (d,)]
     ends: list[tuple[Tensor | None, Tensor | None]] = [(own["weight"], own.get("bias")) for _, own in heads[-1:]]
-    if not ends:
-        ends = [(None, None), *((t, None) for _, t in tables[:1])]
+    ends += [(None, None), *((t, None) for _, t in (tables[:1] if not ends else ()))]
     for head, bias in ends:
         yield {
             "tokens": tables[0][1] if tables else None,
@@ -187,6 +199,11 @@ def rest_wirings(
                 (t.reshape(1, 1, d) for n, t in rest.items() if t.numel() == d and re.search(r"(?i)cls|class", n)), None
             ),
         }
+
+
+def of_width(wirings: Sequence[Weights], width: int, d: int) -> tuple[Weights, ...]:
+    """The wirings whose head gives so many numbers; without a head, a model gives as many as it is wide."""
+    return tuple(w for w in wirings if (d if w["head"] is None else w["head"].shape[0]) == width)
 
 
 def text_wirings(block: Block, n_out: Sequence[int]) -> Iterator[Weights]:
@@ -215,7 +232,7 @@ def ids_case(reading: Reading, number: int) -> Case:
 def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: int) -> Iterator[Reading]:
     """Models that read ids and return "batch token number" (rank 3) or "batch number" (rank 2)."""
     for block in blocks(candidate, MODEL_SIZES):
-        wirings = tuple(wire(block, n_out))[:24]
+        wirings = tuple(wire(block, n_out))[:48]
         if not wirings:
             continue
         for assignment in assignments(
@@ -237,17 +254,17 @@ def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: 
             plain = _model_run(candidate, block, assignment, None, rank)
             mask = "mask" in assignment.roles.values()
             try:
-                works = "output" in plain(ids_case(Reading((), plain, facts=facts), 0))
+                answer = plain(ids_case(Reading((), plain, facts=facts), 0))
             except ProgramError as error:
                 if error.is_final or not mask:
                     raise
-                works = False
-            if works:
+                answer = {}
+            if "output" in answer:
                 yield Reading(
                     (*said, "no mask given") if mask else said,
                     plain,
                     0.6 if mask else 0.0,
-                    wirings,
+                    of_width(wirings, answer["output"].shape[-1], block.d_model),
                     {**facts, "partial": mask},
                 )
             if mask:
@@ -258,8 +275,10 @@ def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: 
                             (*said, f"mask: {meaning_said}"), run, 0.0, wirings, {**facts, "mask": KIND_OF_RANK[order]}
                         )
                         try:
-                            if "output" in run(ids_case(reading, 0)):
-                                yield reading
+                            answer = run(ids_case(reading, 0))
+                            if "output" in answer:
+                                own = of_width(wirings, answer["output"].shape[-1], block.d_model)
+                                yield replace(reading, wirings=own)
                         except ProgramError as error:
                             if error.is_final:
                                 raise
@@ -379,7 +398,7 @@ def pair_wirings(block: Block) -> Iterator[Weights]:
 
 def pair_readings(candidate: Candidate) -> Iterator[Reading]:
     for block in blocks(candidate, MODEL_SIZES):
-        wirings = tuple(pair_wirings(block))[:24]
+        wirings = tuple(pair_wirings(block))[:48]
         if not wirings:
             continue
         for assignment in assignments(
@@ -426,14 +445,21 @@ def pair_readings(candidate: Candidate) -> Iterator[Reading]:
                         "not": unlikely(candidate, wirings),
                         "masks": bool(taken),
                     }
+                    if taken:
+                        facts |= {"meaning": meaning, "general": True, "mask roles": tuple(taken)}
                     said = (
                         assignment.said([p["name"] for p in candidate.parameters]),
-                        *((f"masks given: {meaning}",) if taken else ("masks made inside",)),
+                        "source and target [batch, token]",
+                        f"masks given: {dict(zip(MEANINGS.values(), MEANINGS, strict=True))[meaning]}"
+                        if taken
+                        else "masks made inside",
                     )
                     reading = Reading(said, run, 0.0, wirings, facts)
                     try:
-                        if "output" in run(pair_case(reading, 0)):
-                            yield reading
+                        answer = run(pair_case(reading, 0))
+                        if "output" in answer:
+                            own = of_width(wirings, answer["output"].shape[-1], block.d_model)
+                            yield replace(reading, wirings=own)
                     except ProgramError as error:
                         if error.is_final or not taken:
                             raise
@@ -444,10 +470,11 @@ def pair_case(reading: Reading, number: int) -> Case:
     n, m = N, N - 1
     ids, target = (torch.randint(1, VOCAB, (2, k), generator=generator) for k in (n, m))
     real = torch.ones(2, n, dtype=torch.bool)
-    if number == 0:
+    hides = not reading.facts.get("partial")
+    if number == 0 and hides:
         real[1, -2:] = False
         ids[1, -2:] = PAD
-    causal = torch.ones(m, m, dtype=torch.bool).tril()
+    causal = torch.ones(m, m, dtype=torch.bool).tril() if hides else torch.ones(m, m, dtype=torch.bool)
     return {
         "ids": ids,
         "target": target,
@@ -462,7 +489,7 @@ def pair_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
     hides = how.get("source_padding") != "not hidden"
     own = {k: v for k, v in how.items() if k not in ("causal", "source", "order", "memory_mask", "final_norm")}
     seen = case["encoder_visible"] if hides and how.get("source_padding") != "not hidden in the encoder" else None
-    memory = finish(run_stack(embed(case["ids"], w["source"], how), w["encoder"], seen, own, heads), w["source"], {})
+    memory = finish(run_stack(embed(case["ids"], w["source"], how), w["encoder"], seen, own, heads), w["source"], own)
     causal = how.get("causal")
     visible = None if causal else case["visible"]
     inner = dict(how)
@@ -482,7 +509,7 @@ ENCODER_DECODER = Subject(
         Mistake("source_padding", "not hidden", "The padding of the source is not hidden.", "Look at the masks.", "Does a longer padding change the result?", ("source mask", "mask"), "which-mask-goes-where"),
         Mistake("source_padding", "not hidden in cross-attention", "The padding of the source is not hidden in cross-attention.", "Look at the masks.", "Which mask belongs to cross-attention?", ("decoder call", "cross", "mask"), "which-mask-goes-where"),
         Mistake("source_padding", "not hidden in the encoder", "The padding of the source is not hidden in the encoder.", "Look at the masks.", "Does a longer padding change the result?", ("source mask", "mask"), "which-mask-goes-where"),
-        *layers.CROSS_MISTAKES, *(m for m in PARTS if m.option != "causal"),
+        *(m for m in layers.CROSS_MISTAKES if m.option not in ("target_mask", "memory_mask")), *(m for m in PARTS if m.option != "causal"),
     ),
     conventions=CONVENTIONS, readings=pair_readings, cases=pair_case, expected=pair_expected, kinds=("class", "instance"), strict=False, n_cases=2,
 )  # fmt: skip
@@ -517,7 +544,7 @@ def image_wirings(block: Block) -> Iterator[Weights]:
 
 def image_readings(candidate: Candidate) -> Iterator[Reading]:
     for block in blocks(candidate, {**MODEL_SIZES, "n_tokens": images.N}):
-        wirings = tuple(image_wirings(block))[:24]
+        wirings = tuple(image_wirings(block))[:48]
         if not wirings:
             continue
         for assignment in assignments(candidate.parameters, ("image",), (), {"flag": None, "mask": None}):
@@ -542,8 +569,9 @@ def image_readings(candidate: Candidate) -> Iterator[Reading]:
                 wirings,
                 facts,
             )
-            if "output" in run(images.patch_cases(reading, 0)):
-                yield reading
+            answer = run(images.patch_cases(reading, 0))
+            if "output" in answer:
+                yield replace(reading, wirings=of_width(wirings, answer["output"].shape[-1], block.d_model))
 
 
 def image_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:

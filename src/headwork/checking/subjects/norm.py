@@ -71,7 +71,7 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
                 found = pick(result, case["x"].shape)
                 return {} if found is None else {"output": found[1]}
 
-            facts = {"rank": rank, "taken": taken, "seed": candidate.program.first_seed}
+            facts = {"rank": rank, "taken": taken, "seed": candidate.program.first_seed, "named": assignment.named}
             reading = Reading(
                 (assignment.said([p["name"] for p in candidate.parameters]), said),
                 run,
@@ -137,12 +137,12 @@ def expected_rms(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
 
 
 LAYER_NORM = Subject(
-    name="layer norm", title="LayerNorm", pattern=r"(?!.*rms)(.*_)?(layer_?_?norm(alization|alisation)?|ln|norm(_layer|alization)?)(_?\w*)?", mistakes=LAYER_MISTAKES,
+    name="layer norm", title="LayerNorm", pattern=r"(?!.*(rms|add|resid|sub_?layer|pre_?norm|batch_?norm|group_?norm|instance_?norm))(.*_)?(layer_?_?norm(alization|alisation)?|ln|norm(_layer|alization)?)(_?\w*)?", mistakes=LAYER_MISTAKES,
     conventions=(Convention("form", "annotated", "the annotated transformer's norm: unbiased deviation, eps added to it"),),
-    readings=readings, cases=cases, expected=expected_layer, kinds=("function", "class", "instance"), n_cases=4,
+    readings=readings, cases=cases, expected=expected_layer, kinds=("function", "class", "instance"), n_cases=4, certain=r"layer|ln",
 )  # fmt: skip
 RMS_NORM = Subject(
-    name="rms norm", title="RMSNorm", pattern=r".*rms_?_?norm.*|root_mean_square.*", mistakes=RMS_MISTAKES,
+    name="rms norm", title="RMSNorm", pattern=r".*rms_?_?norm.*|root_mean_square.*|norm", mistakes=RMS_MISTAKES,
     conventions=(Convention("gain", "one more", "the gain is stored as weight - 1"),),
-    readings=readings, cases=cases, expected=expected_rms, kinds=("function", "class", "instance"), n_cases=4,
+    readings=readings, cases=cases, expected=expected_rms, kinds=("function", "class", "instance"), n_cases=4, certain=r"rms|root",
 )  # fmt: skip

@@ -35,6 +35,14 @@ def table_cases(reading: Reading, number: int) -> Case:
     }
 
 
+def written_otherwise(candidate: Candidate) -> set[tuple[str, object]]:
+    """A base of 100 and an exponent of i/d give the same numbers: the source says which of the two it is not."""
+    if not candidate.source:
+        return set()
+    has_base = re.search(r"10_?000\b|1e4|theta|base", candidate.source)
+    return {("base", "100")} if has_base else {("exponent", "i"), ("angle", "i")}
+
+
 DECODINGS = {"returned": 0.0, "added to x": 1.0, "added to x sqrt(d)": -1.0}
 
 
@@ -94,7 +102,9 @@ def table_readings(candidate: Candidate, wirings: Any = None) -> Iterator[Readin
                         values["x"] = case["x"].transpose(0, 1).contiguous()
                     return decode_table(target.call(assignment, values), case, decoding, order)
 
-                facts = {"fixed": "d" not in roles, "seed": candidate.program.first_seed, "decoding": decoding}
+                facts = {
+                    "fixed": "d" not in roles, "seed": candidate.program.first_seed, "decoding": decoding, "not": written_otherwise(candidate),
+                }  # fmt: skip
                 said = (assignment.said([p["name"] for p in candidate.parameters]), f"the code is {decoding}", order)
                 reading = Reading(
                     said if "x" in roles else said[:2],
@@ -266,7 +276,9 @@ def rotary_readings(candidate: Candidate) -> Iterator[Reading]:
                     found = pick(target.call(assignment, values), x.shape)
                     return {} if found is None else {"output": decode(found[1])}
 
-                facts = {"layout": layout, "moves": moves, "seed": candidate.program.first_seed}
+                facts = {
+                    "layout": layout, "moves": moves, "seed": candidate.program.first_seed, "not": written_otherwise(candidate),
+                }  # fmt: skip
                 said = (
                     assignment.said([p["name"] for p in candidate.parameters]),
                     layout,

@@ -83,8 +83,8 @@ function startValues(described, address) {
     hover: null,
     ...kept,
   };
-  const fits = () => values.focus && values.focus[0] < described.attention.length && values.focus[1] < described.attention[values.focus[0]].n_heads;
-  if (values.focus && !fits()) values.focus = described.attention.length ? [0, 0] : null;
+  const [attention, head] = values.focus ?? [];
+  if (values.focus && !(head < described.attention[attention]?.n_heads)) values.focus = described.attention.length ? [0, 0] : null;
   return values;
 }
 

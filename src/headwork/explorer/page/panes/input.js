@@ -91,7 +91,7 @@ function tokenRow(sequence, { described, store }) {
         "button",
         {
           class: "token",
-          title: `${found.name} ${i + 1}${found.ids[i] === undefined ? "" : `, id ${found.ids[i]}`}`,
+          title: `${found.name} ${i}, id ${found.ids[i]}`,
           onpointerenter: () => store.set({ hover: { sequence, token: i } }),
           onpointerleave: () => store.set({ hover: null }),
           onfocus: () => store.set({ hover: { sequence, token: i } }),
