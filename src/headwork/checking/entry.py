@@ -19,7 +19,7 @@ from headwork.checking.flags import try_flags
 from headwork.checking.invariants import Broken, broken
 from headwork.checking.judging import Evidence, Explanation, explain, gather
 from headwork.checking.option import Mistake
-from headwork.checking.pointing import Line, find_line, in_cell, names_bound_at
+from headwork.checking.pointing import Line, find_line, in_cell, names_bound_at, own_source
 from headwork.checking.report import Finding, Report
 from headwork.checking.runner import ForkServer, Program, ProgramDiedError, ProgramError, Walls
 from headwork.checking.shrinking import pair, smallest_case
@@ -425,7 +425,8 @@ def _report(
                 certainty="it agrees with no known mistake; this holds for every right program",
                 **common,
             )
-        if re.search(r"\.half\(|float16|torch\.half", candidate.source):
+        own = own_source(candidate.source, candidate.name) if candidate.source else ""
+        if re.search(r"\.half\(|float16|torch\.half", own):
             sentence = "It computes in half precision, which is too coarse to tell right from wrong: let it compute in the dtype of its input, and check it again."
             return Report(verdict="unknown", sentence=sentence, read_as=read_as, notes=tuple(notes), **common)
         certain = found.sure and re.search(subject.certain, finding.snake(candidate.name))

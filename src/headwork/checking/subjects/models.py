@@ -472,8 +472,8 @@ def pair_case(reading: Reading, number: int) -> Case:
     real = torch.ones(2, n, dtype=torch.bool)
     hides = not reading.facts.get("partial")
     if number == 0 and hides:
-        real[1, -2:] = False
-        ids[1, -2:] = PAD
+        real[0, -1:] = real[1, -3:] = False  # both are padded, each by its own number
+        ids[~real] = PAD
     causal = torch.ones(m, m, dtype=torch.bool).tril() if hides else torch.ones(m, m, dtype=torch.bool)
     return {
         "ids": ids,
