@@ -1,5 +1,7 @@
 """Programs whose constructors take modules, nested configurations or nothing that a name says; and stacks of layers."""
 
+import re
+
 import pytest
 
 from tests.checking.programs import HEADER, MULTI_HEAD, OPERATIONS, expand
@@ -152,6 +154,18 @@ def test_a_configuration_inside_of_another(check):
         "        self.n_heads = n_heads\n",
         '        d_model, n_heads = config.hidden_size, config.transformer["num_heads"]\n        self.n_heads = n_heads\n',
     )
+    (report,) = check(HEAD + program)
+    assert report.right, report
+
+
+def test_three_projections_in_a_list_called_qkv(check):
+    program = ATTENTION.replace(
+        "        self.w_q = nn.Linear(d_model, d_model)\n",
+        "        self.qkv_nets = nn.ModuleList([nn.Linear(d_model, d_model) for _ in range(3)])\n",
+    )
+    program = re.sub(r"        self\.w_[kv] = .*\n", "", program)
+    for i, part in enumerate("qkv"):
+        program = program.replace(f"self.w_{part}(", f"self.qkv_nets[{i}](")
     (report,) = check(HEAD + program)
     assert report.right, report
 

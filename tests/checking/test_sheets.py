@@ -34,12 +34,13 @@ CODE = """class RelativePositionalEmbedding(nn.Module):
         super().__init__()
         self.centre, self.alpha = nn.Parameter(centre.clone()), nn.Parameter(alpha.clone())
         at = torch.cartesian_prod(torch.arange(grid[0]), torch.arange(grid[1])).to(centre.dtype)
-        self.register_buffer("delta", at[None] - at[:, None])
+        self.register_buffer("shift", at[None] - at[:, None])
 
     def forward(self):
-        moved = self.delta - self.centre[:, None, None]
+        moved = self.shift - self.centre[:, None, None]
         return -self.alpha[:, None, None] * moved.square().sum(-1)
 """
+OF_THE_SHEET = CODE.replace("centre", "delta").replace("at[None] - at[:, None]", "at[:, None] - at[None]")
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,7 @@ CODE = """class RelativePositionalEmbedding(nn.Module):
         pytest.param(COLUMNS, "dim=1", "dim=0", "softmax: queries", marks=pytest.mark.slow),
         (FULL, "tokens.flatten(1)", "tokens.transpose(1, 2).flatten(1)", "layer: exchanged"),
         (CODE, "- self.centre", "+ self.centre", "shift: plus"),
+        (OF_THE_SHEET, "- self.delta", "+ self.delta", "shift: plus"),
         pytest.param(CODE, "moved.square()", "moved.abs()", "distance: sizes", marks=pytest.mark.slow),
     ],
 )

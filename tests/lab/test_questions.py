@@ -11,6 +11,7 @@ import pytest
 import headwork as hw
 from headwork.lab import labels
 from headwork.lab.catalogue import SHEETS
+from headwork.lab.claims.cost_of_heads import Setup, run
 from headwork.lab.questions import describe_question, find_questions, questions
 
 ROOT = Path(__file__).parents[2]
@@ -64,3 +65,22 @@ def test_questions_are_answered_without_pytorch():
     code = "import sys, headwork.lab.questions as q; q.find_questions('ETH 2(e)'); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("question", EVERY, ids=name)
+def test_a_question_is_found_without_its_brackets_and_dots(question):
+    plain = re.sub(r"[().]", "", question.name)
+    assert question in find_questions(f"{question.document.lower()} {plain}")
+
+
+def test_an_unknown_question_is_answered_with_all_names():
+    with pytest.raises(ValueError, match="ETH has no question '7z'") as caught:
+        find_questions("ETH 7z")
+    assert all(question.name in str(caught.value) for question in questions("ETH"))
+
+
+def test_where_the_square_of_the_length_takes_over():
+    """C182 1(c) ii, FLOPs as PyTorch counts them: n = 2d with the output, whatever d_q and d_v are; 1.5 d without."""
+    for n, d_q, d_v, output in ((16, 3, 5, 0), (16, 7, 2, 0), (12, 5, 5, 2 * 12 * 5 * 8)):
+        flops = run(Setup(n_heads=(1,), n_tokens=n, d=8, d_q=d_q, d_v=d_v)).flops
+        assert flops["projections"][0] - output == flops["scores"][0] + flops["mixing"][0]

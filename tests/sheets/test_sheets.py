@@ -1,5 +1,6 @@
 """The prescribed programs against the library, PyTorch and Hugging Face."""
 
+import itertools
 import math
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 import headwork as hw
 from headwork.functional import gaussian_weights
 from headwork.lab.digits import small_vit
+from headwork.training.optimiser import parameter_groups
 
 SHEETS = hw.sheets
 
@@ -105,13 +107,77 @@ def test_bert_ffn_is_hugging_faces():
 
 
 def test_relative_codes_are_drawn_as_gaussian_heads_see():
-    centre, alpha = torch.tensor([[0.0, 1.0], [-1.0, 0.0]]), torch.tensor([0.5, 2.0])
-    embedding = SHEETS.RelativePositionalEmbedding((4, 5), centre, alpha)
+    delta, alpha = torch.tensor([[0.0, 1.0], [-1.0, 0.0]]), torch.tensor([0.5, 2.0])
+    embedding = SHEETS.RelativePositionalEmbedding((4, 5), delta, alpha)
     weights = hw.sheets.eth.weights_of(embedding)
-    torch.testing.assert_close(weights, gaussian_weights((4, 5), centre, alpha), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(weights, gaussian_weights((4, 5), -delta, alpha), rtol=1e-5, atol=1e-6)
     figure = SHEETS.visualize_rel_positional_embedding(embedding)
     shown = figure.axes[1].images[0].get_array()
     torch.testing.assert_close(torch.tensor(shown.data), weights[1, 2, 2])
+
+
+def test_relative_codes_are_equation_7_with_the_sheets_delta():
+    """v . r by hand, for delta = q - k: Delta = (1, 0) leads from (2, 2) to (1, 2)."""
+    delta, alpha = [(1.0, 0.0), (-0.5, 2.0)], [50.0, 0.3]
+    scores = SHEETS.RelativePositionalEmbedding((3, 4), delta, alpha)()
+    for h, i, j, k, m in itertools.product(range(2), range(3), range(4), range(3), range(4)):
+        v = [-alpha[h] * entry for entry in (1, -2 * delta[h][0], -2 * delta[h][1])]
+        r = [(i - k) ** 2 + (j - m) ** 2, i - k, j - m]
+        assert scores[h, i, j, k, m].item() == pytest.approx(sum(a * b for a, b in zip(v, r, strict=True)), abs=1e-4)
+    assert divmod(scores[0, 2, 2].argmax().item(), 4) == (1, 2)
+
+
+def test_the_sheets_delta_is_minus_the_centre_of_the_layer_in_value_and_gradient():
+    delta, alpha = torch.randn(3, 2).double(), torch.rand(3).double() + 0.1
+    ours, layer = (
+        SHEETS.RelativePositionalEmbedding((4, 5), delta, alpha),
+        hw.layers.RelativePositionalEmbedding((4, 5), -delta, alpha),
+    )
+    assert {name for name, _ in ours.named_parameters()} == {"delta", "alpha"}
+    pull = torch.randn(3, 4, 5, 4, 5).double()
+    for embedding in (ours, layer):
+        (embedding() * pull).sum().backward()
+    torch.testing.assert_close(ours(), layer(), rtol=0, atol=0)
+    torch.testing.assert_close(ours.delta.grad, -layer.centre.grad, rtol=0, atol=1e-12)
+    torch.testing.assert_close(ours.alpha.grad, layer.alpha.grad, rtol=0, atol=1e-12)
+    (group,) = parameter_groups(ours, weight_decay=0.1)
+    assert group["weight_decay"] == 0
+
+
+@pytest.mark.parametrize(
+    ("delta", "alpha", "n_heads"),
+    [
+        ((1, 0), 50.0, 1),
+        ((1, 0), 50, 1),
+        ([(1, 0)], [50], 1),
+        (torch.tensor([1, 0]), torch.tensor(50), 1),
+        (torch.tensor([[1, 0], [0, 1]]), 50.0, 2),
+        ((1, 0), torch.tensor([50, 60, 70]), 3),
+        (torch.tensor([[1.0, 0.0]]).double(), 50.0, 1),
+    ],
+)
+def test_relative_codes_take_what_verify_limit_takes_and_tensors(delta, alpha, n_heads):
+    embedding = SHEETS.RelativePositionalEmbedding((5, 5), delta, alpha)
+    scores = embedding()
+    assert scores.shape == (n_heads, 5, 5, 5, 5)
+    assert divmod(scores[0, 2, 2].argmax().item(), 5) == (1, 2)
+    assert embedding.delta.shape == (n_heads, 2)
+    assert embedding.alpha.shape == (n_heads,)
+    scores.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("delta", "alpha", "message"),
+    [
+        ((1, 0, 0), 1.0, r"delta must be \(row, column\), or have the axes \(head, 2\), got shape \(3,\)"),
+        ((math.nan, 0), 1.0, r"delta must be finite, got \[nan, 0.0\]"),
+        ((1, 0), -1, "alpha must be positive and finite, got -1"),
+        ([(1, 0), (0, 1)], [1, 2, 3], r"alpha must be a number, or one for each .* \(2, 2\), got shape \(3,\)"),
+    ],
+)
+def test_what_relative_codes_cannot_be_made_of(delta, alpha, message):
+    with pytest.raises(ValueError, match=message):
+        SHEETS.RelativePositionalEmbedding((5, 5), delta, alpha)
 
 
 def test_absolute_codes_are_drawn_from_the_module():
@@ -123,6 +189,8 @@ def test_the_limit_is_at_the_sheets_delta():
     """delta = q - k: from the query in the middle of 9 x 9, Delta = (1, -2) is the key in row 3, column 6."""
     _, weights = SHEETS.verify_limit((1, -2), (9, 9))
     assert divmod(int(weights[-1].argmax()), 9) == (3, 6)
+    scores = SHEETS.RelativePositionalEmbedding((9, 9), (1, -2), 50.0)()
+    assert divmod(int(scores[0, 4, 4].argmax()), 9) == (3, 6)
     assert weights[-1].max() > 1 - 1e-6
     assert torch.allclose(weights.sum((1, 2)), torch.ones(len(weights)).double())
     with pytest.raises(ValueError, match=r"delta must lead from the middle of the grid \(3, 3\) to a pixel of it"):

@@ -159,6 +159,8 @@ def _attention_wirings(found: dict[str, dict[str, Tensor]], n_heads: int, flip: 
     matrices = {path: _oriented(own, flip) for path, own in found.items()}
     biases = {path: own.get("bias") for path, own in found.items()}
     fused = [path for path in parts.get("qkv", []) if matrices[path].shape[0] != matrices[path].shape[1]]
+    if not fused and len(parts.get("qkv", [])) == 3:  # a list of three, called qkv
+        parts.setdefault("?", []).extend(parts.pop("qkv"))
     if fused and len(fused) < len(parts["qkv"]):  # `projection` beside `qkv` is the one of the output
         parts.setdefault("o", []).extend(path for path in parts["qkv"] if path not in fused)
         parts["qkv"] = fused

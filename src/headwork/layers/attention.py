@@ -41,7 +41,9 @@ class MultiHeadAttention(nn.Module):
     `d_model`, `d_memory` (d_model unless given) and `d_values` (d_memory unless given), the output has `d_out` (d_model
     unless given). Each head has `d_head` features for queries and keys and `d_value` for values, both d_model / n_heads
     unless given. Queries and keys are normalised if `qk_norm` says how; a query sees only the keys that are less than
-    `window` tokens away. Dropout acts on the weights that flow on, never on the weights that are shown.
+    `window` tokens away. Dropout acts on the weights that flow on, never on the weights that are shown. With fewer
+    `n_kv_heads` than `n_heads` it is grouped-query attention (GQA; multi-query with one): neighbouring heads of queries
+    share a head of keys and values.
 
     >>> attention = MultiHeadAttention(d_model=8, n_heads=2)
     >>> x = torch.randn(1, 5, 8)
@@ -230,6 +232,7 @@ class MultiHeadAttention(nn.Module):
         return x if rotation is None else rotated(rotation.rotate(x).transpose(1, 2)).transpose(1, 2)
 
     def _for_each_query_head(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        """Grouped-query attention: each head of keys and values once for every head of queries that shares it."""
         if self.n_kv_heads == self.n_heads:
             return k, v
         group = self.n_heads // self.n_kv_heads

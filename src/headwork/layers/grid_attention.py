@@ -137,6 +137,8 @@ class AbsolutePositionalEmbedding(nn.Module):
 class RelativePositionalEmbedding(nn.Module):
     """The Gaussian relative code of equation (7): r for each shift, v for each head, and their product as scores.
 
+    A centre is where a head looks from the query, k - q, which is minus the sheet's Delta.
+
     >>> code = RelativePositionalEmbedding((4, 5), torch.zeros(3, 2), torch.ones(3))
     >>> code().shape
     torch.Size([3, 4, 5, 4, 5])
@@ -149,11 +151,14 @@ class RelativePositionalEmbedding(nn.Module):
         super().__init__()
         self.centre = nn.Parameter(centre.clone())
         self.alpha = nn.Parameter(alpha.clone())
-        self.register_buffer("codes", quadratic_codes(grid_shifts(*grid)), persistent=False)
+        self.register_buffer("codes", quadratic_codes(grid_shifts(*grid)).to(centre.dtype), persistent=False)
 
     def forward(self) -> Float[Tensor, "head row column key_row key_column"]:
         """The scores v . r of every pair of pixels, whose softmax over the keys are the attention weights."""
-        v = gaussian_vectors(self.centre, self.alpha)
+        return self.scores_at(self.centre)
+
+    def scores_at(self, centre: Float[Tensor, "head 2"]) -> Float[Tensor, "head row column key_row key_column"]:
+        v = gaussian_vectors(centre, self.alpha)
         check_products(v)
         return einsum(v, self.get_buffer("codes"), "head code, row column i j code -> head row column i j")
 

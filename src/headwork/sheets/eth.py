@@ -1,11 +1,13 @@
 """ETH Zürich, Assignment 6, question 2: position codes and their pictures, two GELUs, layer norm, the BERT network."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwork import layers
 from headwork.figures import Figure, draw_absolute_codes, plot_style
 from headwork.figures.heads import draw_position_head
 from headwork.functional import gelu as gelu
@@ -13,13 +15,55 @@ from headwork.functional import gelu_tanh as gelu_tanh
 from headwork.layers import AbsolutePositionalEmbedding as AbsolutePositionalEmbedding
 from headwork.layers import FeedForward
 from headwork.layers import LayerNorm as LayerNorm
-from headwork.layers import RelativePositionalEmbedding as RelativePositionalEmbedding
 from headwork.public import PublicNames
 
 N_ACROSS = 5
 """Heads drawn side by side."""
 BERT_EPS = 1e-12
 """Of the layer norms of BERT."""
+
+
+class RelativePositionalEmbedding(layers.RelativePositionalEmbedding):
+    r"""2(a): the code of equation (7), scores $-\alpha\,(|\delta|^2 - 2\,\Delta\cdot\delta)$ with $\delta = q - k$.
+
+    `delta` is the sheet's Delta, (row, column) for one head or [head 2]; `alpha` is one number, or one for each head.
+    By the sheet's sign a head looks at the key k = q - Delta; `centre` in `hw.layers` is its opposite, k - q.
+
+    >>> above = RelativePositionalEmbedding((5, 5), (1, 0), 50.0)
+    >>> above().shape
+    torch.Size([1, 5, 5, 5, 5])
+    >>> divmod(above()[0, 2, 2].argmax().item(), 5)
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        grid: tuple[int, int],
+        delta: Tensor | Sequence[float] | Sequence[Sequence[float]],
+        alpha: Tensor | Sequence[float] | float,
+    ) -> None:
+        shifts, sharpness = torch.as_tensor(delta), torch.as_tensor(alpha)
+        if shifts.ndim not in (1, 2) or shifts.shape[-1] != 2 or not shifts.numel():
+            wanted = "(row, column), or have the axes (head, 2)"
+            raise ValueError(f"delta must be {wanted}, got shape {tuple(shifts.shape)}")
+        if not shifts.isfinite().all():
+            raise ValueError(f"delta must be finite, got {shifts.tolist()}")
+        n_heads = {1, *shifts.shape[:-1], *sharpness.shape}
+        if sharpness.ndim > 1 or len(n_heads) > 2:
+            wanted = f"a number, or one for each of the heads of delta, whose shape is {tuple(shifts.shape)}"
+            raise ValueError(f"alpha must be {wanted}, got shape {tuple(sharpness.shape)}")
+        if not ((sharpness > 0) & sharpness.isfinite()).all():
+            raise ValueError(f"alpha must be positive and finite, got {sharpness.tolist()}")
+        kind = torch.result_type(shifts, sharpness)
+        kind = kind if kind.is_floating_point else torch.get_default_dtype()
+        shifts = shifts.to(kind).expand(max(n_heads), 2)
+        super().__init__(grid, -shifts, sharpness.to(kind).expand(max(n_heads)))
+        del self.centre  # it has the other sign: what is learned here is the sheet's Delta
+        self.delta = nn.Parameter(shifts.clone())
+
+    def forward(self) -> Float[Tensor, "head row column key_row key_column"]:
+        """The scores v . r of every pair of pixels, whose softmax over the keys are the attention weights."""
+        return self.scores_at(-self.delta)
 
 
 def visualize_abs_positional_embedding(embedding: AbsolutePositionalEmbedding) -> Figure:
@@ -30,7 +74,7 @@ def visualize_abs_positional_embedding(embedding: AbsolutePositionalEmbedding) -
     return draw_absolute_codes(embedding.table)
 
 
-def visualize_rel_positional_embedding(embedding: RelativePositionalEmbedding) -> Figure:
+def visualize_rel_positional_embedding(embedding: layers.RelativePositionalEmbedding) -> Figure:
     """2(a): the attention weights that the code gives each head, seen from the pixel in the middle (x).
 
     >>> embedding = RelativePositionalEmbedding((4, 5), torch.zeros(3, 2), torch.ones(3))
@@ -57,8 +101,7 @@ def verify_limit(
 ) -> tuple[Figure, Float[Tensor, "alpha key_row key_column"]]:
     """2(a): equation (13) drawn from the class itself: the weights of one query, by alpha.
 
-    `delta` is the sheet's Delta = q - k. The library's heads say where they *look*, k - q, which is its opposite: the
-    code below is `RelativePositionalEmbedding(grid, centre=-delta, alpha)`.
+    `delta` is the sheet's Delta = q - k, as in `RelativePositionalEmbedding`: the key is the query minus it.
 
     >>> figure, weights = verify_limit((0, 1))
     >>> round(weights[-1].max().item(), 3)
@@ -69,8 +112,7 @@ def verify_limit(
     if not (0 <= target[0] < grid[0] and 0 <= target[1] < grid[1]):
         raise ValueError(f"delta must lead from the middle of the grid {grid} to a pixel of it, got {delta}")
     alphas = torch.logspace(-2, 1.2, n_alphas, dtype=torch.float64)
-    centre = -torch.tensor(delta, dtype=torch.float64).expand(n_alphas, 2)
-    embedding = RelativePositionalEmbedding(grid, centre, alphas).double()
+    embedding = RelativePositionalEmbedding(grid, delta, alphas).double()
     weights = weights_of(embedding)[:, middle[0], middle[1]]
     with plot_style():
         figure = Figure(figsize=(5.5, 3.2), layout="constrained")
@@ -88,7 +130,7 @@ def verify_limit(
     return figure, weights
 
 
-def weights_of(embedding: RelativePositionalEmbedding) -> Float[Tensor, "head row column key_row key_column"]:
+def weights_of(embedding: layers.RelativePositionalEmbedding) -> Float[Tensor, "head row column key_row key_column"]:
     """The softmax of the scores over the keys."""
     with torch.no_grad():
         scores: Tensor = embedding()

@@ -25,7 +25,10 @@ def cases(reading: Reading, number: int) -> Case:
 
 
 def class_readings(candidate: Candidate) -> Iterator[Reading]:
-    """A module that is made of grid, centres and alphas, and returns scores or weights without an input."""
+    """A module that is made of grid, centres and alphas, and returns scores or weights without an input.
+
+    A Delta is that of the ETH sheet, query - key: minus the centre.
+    """
     names = {
         role_of(p["name"], ("grid", "rows", "columns", "centre", "alpha"), SIZE_NAMES): p["name"]
         for p in candidate.facts.get("init") or []
@@ -34,7 +37,8 @@ def class_readings(candidate: Candidate) -> Iterator[Reading]:
         return
 
     def run(case: Case) -> dict[str, Tensor]:
-        values = {**case, "grid": (ROWS, COLUMNS)}
+        centre = -case["centre"] if "delta" in names["centre"].lower() else case["centre"]
+        values = {**case, "centre": centre, "grid": (ROWS, COLUMNS)}
         made = candidate.program.make(candidate.name, (), {n: values[r] for r, n in names.items() if r is not None})
         h, n = len(case["alpha"]), ROWS * COLUMNS
         for _, t in tensors_of(candidate.program.call(made.id)):
@@ -107,7 +111,7 @@ SUBJECT = Subject(
     title="Gaussian attention",
     pattern=r".*relative_?positional_?emb.*|.*gauss.*|quadratic_(position|att).*",
     mistakes=(
-        Mistake("shift", "plus", "The sign of the shift is turned: the head looks at query - centre, and should at query + centre.", "Look at key - query - centre.", "Which pixel does a head with centre (1, 0) look at?", ("centre", "distance"), "theorem-1"),
+        Mistake("shift", "plus", "The sign of the shift is turned: a head should look at query + centre (with the ETH sheet's Delta = query - key: at query - Delta).", "Look at key - query - centre.", "Which pixel does a head with centre (or Delta) (1, 0) look at?", ("centre", "distance"), "theorem-1"),
         Mistake("shift", "absent", "The centre is not used.", "Look for the centre.", "What do two heads with different centres see?", ("centre", "distance"), "theorem-1"),
         Mistake("axes", "exchanged", "Row and column of the centre are exchanged.", "Look at the axes.", "Which pixel does a head with centre (1, 0) look at?", ("centre", "distance"), "theorem-1"),
         Mistake("alpha", "variance", "alpha is used as a standard deviation: the exponent is -|.|^2 / (2 alpha^2), and should be -alpha |.|^2.", "Look at alpha.", "Does a larger alpha look more sharply?", SCORE, "theorem-1"),

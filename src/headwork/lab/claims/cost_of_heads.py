@@ -9,9 +9,11 @@ With $n$ tokens, widths $d_q = d_k$ and $d_v$ in all, and a product $[N, D] \tim
 | mixing the values | $2n^2d_v$ | $h \cdot 2n^2 d_v/h$ |
 | output | $2nd_vd$ | $2nd_vd$ |
 
-The $h$ cancels everywhere, as the sheet says. (It is a bottleneck of $n^2$ only for $n > 2d$: below, the $8nd^2$ of the
-projections are more than the $4n^2d$ of scores and mixing; the claim `complexity` measures that.) What does grow is the
-number of weights, $h\,n^2$, and with it the exponentials of the softmax, which FLOPs of products do not count.
+The $h$ cancels everywhere, as the sheet says. (It is a bottleneck of $n^2$ only for $n > 2d$: below, the
+$4nd(d_q + d_v)$ of the projections, with that of the output, are more than the $2n^2(d_q + d_v)$ of scores and mixing,
+whatever $d_q$ and $d_v$ are; the claim `complexity` measures that for $d_q = d_v = d$. Without the output, which the
+sheet does not count, $n^2$ leads from $n = d\,(2d_q + d_v)/(d_q + d_v)$ on, $1.5d$ for $d_q = d_v$.) What does grow is
+the number of weights, $h\,n^2$, and with it the exponentials of the softmax, which FLOPs of products do not count.
 """
 
 from collections.abc import Callable
@@ -170,11 +172,12 @@ def _product_of_elements(result: Result) -> str:
 
 def _below(result: Result) -> str:
     setup = result.setup
-    attention = result.flops["scores"][0] + result.flops["mixing"][0]
+    projections, attention = result.flops["projections"][0], result.flops["scores"][0] + result.flops["mixing"][0]
+    output = 2 * setup.n_tokens * setup.d_v * setup.d
     return (
-        f"For n = {setup.n_tokens} tokens of width d = {setup.d} the projections take "
-        f"{result.flops['projections'][0]:,} "
-        f"FLOPs, scores and mixing {attention:,}."
+        f"For n = {setup.n_tokens} tokens of width d = {setup.d}, d_q = {setup.d_q} and d_v = {setup.d_v} the "
+        f"projections take {projections:,} FLOPs ({projections - output:,} without the output), scores and mixing "
+        f"{attention:,}."
     )
 
 
@@ -202,9 +205,10 @@ CLAIM = Claim(
         Erratum(
             where="1(c) ii, the bottleneck",
             printed="The computational bottle neck is $n^2$",
-            right=r"for long sequences: at $d_q = d_v = d$ the projections need $8nd^2$ FLOPs and attention $4n^2d$, "
-            r"so "
-            r"$n^2$ takes over at $n = 2d$ (as EECS 182 2(d) has it)",
+            right=r"for long sequences: the projections need $4nd(d_q + d_v)$ FLOPs with that of the output, attention "
+            r"$2n^2(d_q + d_v)$, so $n^2$ takes over at $n = 2d$ (as EECS 182 2(d) has it for $d_q = d_v = d$); with "
+            r"the three projections alone that the sheet counts at $n = d\,(2d_q + d_v)/(d_q + d_v)$, "
+            r"$1.5d$ for $d_q = d_v$",
             measured=_below,
         ),
     ),

@@ -5,6 +5,7 @@
 'How many parameters has a multi-head layer with N_h heads?'
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -58,22 +59,37 @@ def questions(document: Document) -> tuple[Question, ...]:
 
 
 def find_questions(name: str) -> list[Question]:
-    """The question of this name, such as `ETH 2(e)`, or all that are parts of it, such as `ETH 1(b`.
+    """The question of this name, such as `ETH 2(e)` or `ETH 2e`, or all that are parts of it, such as `ETH 1(b`.
 
     >>> [question.name for question in find_questions("ETH 1(b)")]
     ['1(b.1)', '1(b.2)']
-    >>> find_questions("ETH 9")
+    >>> [question.name for question in find_questions("ETH 1b1")]
+    ['1(b.1)']
+    >>> find_questions("QMUL 9")
     Traceback (most recent call last):
-    ValueError: ETH has no question '9'; it has (1)-(3), 1(a.1), 1(a.2), (4), (5), (6), ...
+    ValueError: QMUL has no question '9'; it has 1, 2.1, 2.2, 2.3, 3(1), 3(2)
     """
     document, wanted = place(name)
     rows = questions(document)
     exact = [question for question in rows if question.name == wanted]
     parts = [question for question in rows if question.name.startswith(wanted.removesuffix(")"))]
-    if not wanted or not (exact or parts):
-        known = ", ".join(question.name for question in rows[:5])
-        raise ValueError(f"{document} has no question {wanted!r}; it has {known}, ...")
-    return exact or parts
+    plain = _plain(wanted)
+    exact_but_marks = [question for question in rows if _plain(question.name) == plain]
+    parts_but_marks = [question for question in rows if plain and _plain(question.name).startswith(plain)]
+    found = exact or parts or exact_but_marks or parts_but_marks
+    if not wanted or not found:
+        known = ", ".join(question.name for question in rows)
+        raise ValueError(f"{document} has no question {wanted!r}; it has {known}")
+    return found
+
+
+def _plain(name: str) -> str:
+    """A name without what is easily left out: brackets, dots and spaces.
+
+    >>> _plain("1(c) II")
+    '1cii'
+    """
+    return re.sub(r"[().\s]", "", name).lower()
 
 
 def is_question(name: str) -> bool:
@@ -82,7 +98,7 @@ def is_question(name: str) -> bool:
     >>> is_question("ETH 2(e)"), is_question("temperature")
     (True, False)
     """
-    return any(name == sheet or name.startswith(f"{sheet} ") for sheet in SHEETS)
+    return any(f"{name.upper()} ".startswith(f"{sheet} ") for sheet in SHEETS)
 
 
 def describe_question(question: Question) -> str:

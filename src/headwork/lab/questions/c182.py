@@ -60,7 +60,8 @@ QUESTIONS = (
         "1(c) ii",
         "The cost of self-attention for n tokens.",
         "2nd(2 d_q + d_v) for the projections, 2 n^2 d_q for the scores, 2 n^2 d_v for the mix (and 2 n d_v d for the "
-        "output). n^2 leads for n > 2d only.",
+        "output). With the output n^2 leads for n > 2d only, whatever d_q and d_v are; without it, as the sheet "
+        "counts, for n > d (2 d_q + d_v)/(d_q + d_v), which is 1.5 d if d_q = d_v.",
         "`headwork cost`",
     ),
     (

@@ -72,9 +72,9 @@ QUESTIONS = (
     (
         "1(c.2)",
         "Theorem 1: with (10) this is a convolution.",
-        "sum_h Z_(q + f(h)) W^(h) + b, which is (8) with W^(h) = W_f(h). With f(h) = q - k as printed it holds for "
-        "odd K "
-        "only; for even K a share 1 - ((K - 1)/K)^2 of the kernel is seen by no head.",
+        "(10) as printed, f(h) = q - k: sum_h Z_(q - f(h)) W^(h) + b, which is (8) with W^(h) = W_(-f(h)) for odd K, "
+        "where -Delta_K = Delta_K; for even K a share 1 - ((K - 1)/K)^2 of the kernel is seen by no head. With "
+        "f(h) = k - q: sum_h Z_(q + f(h)) W^(h) + b, which is (8) with W^(h) = W_f(h) for every K.",
         "",
     ),
     (
@@ -93,8 +93,8 @@ QUESTIONS = (
     (
         "1(e.1)",
         "For which padding sizes and values?",
-        "Bare heads are the convolution with *replicate* padding, of size (K - 1)/2 for as many outputs as pixels. "
-        "Zeros, "
+        "Bare heads are the convolution with *replicate* padding; for as many outputs as pixels, by (9), of size "
+        "floor(K/2) before and floor((K - 1)/2) after, which for odd K are both (K - 1)/2. Zeros, "
         "reflection or wrapping need tokens for the frame, or scores that know them.",
         "`hw.convert.attention_from_convolution`",
     ),
@@ -115,8 +115,8 @@ QUESTIONS = (
         "2(a)",
         "AbsolutePositionalEmbedding, RelativePositionalEmbedding, both visualisations, verify_limit.",
         "The classes, their pictures drawn from the modules, and the limit through RelativePositionalEmbedding: the "
-        "weight "
-        "at Delta goes to 1, all others to 0. Delta = q - k as on the sheet; the library's centres are k - q.",
+        "weight at Delta goes to 1, all others to 0. In hw.sheets Delta = q - k as on the sheet; the centres of "
+        "hw.layers are k - q.",
         "`hw.sheets.AbsolutePositionalEmbedding`, `hw.sheets.RelativePositionalEmbedding`, "
         "`hw.sheets.visualize_abs_positional_embedding`, `hw.sheets.visualize_rel_positional_embedding`, "
         "`hw.sheets.verify_limit`",

@@ -28,9 +28,9 @@ QUESTIONS = (
         "1.1(d)",
         "When are values diluted?",
         "When no score leads, or beta -> 0: h = mean + (beta/n) sum (s_j - mean s) v_j + O(beta^2). Whatever keeps "
-        "scores "
-        "close does so too: small queries and keys (weight decay), label smoothing, dropout of weights.",
-        "dropout of weights: `hw.layers.MultiHeadAttention(dropout=0.1)`",
+        "scores close does so too: queries and keys times c are beta times c^2 (weight decay of W_q and W_k leads to "
+        "c < 1). Dropout of the weights does not: their mean over the draws is what they were.",
+        "`hw.functional.softargmax(scores, beta)`",
     ),
     (
         "1.1(e)",
