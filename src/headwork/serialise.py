@@ -63,6 +63,19 @@ def config_to_dict(config: object) -> dict[str, object]:
     return {"kind": kind, **_plain_arguments(config, arguments)}
 
 
+def flatten(data: object, path: str = "") -> dict[str, object]:
+    """The settings of a config by their paths, as `headwork train --set` takes them.
+
+    >>> flatten({"kind": "RunConfig", "training": {"kind": "TrainingConfig", "epochs": 3}})
+    {'training': 'TrainingConfig', 'training.epochs': 3}
+    """
+    if not isinstance(data, Mapping):
+        return {path: data}
+    choice = {path: data["kind"]} if path and "kind" in data else {}
+    inner = (flatten(value, f"{path}.{name}" if path else name) for name, value in data.items() if name != "kind")
+    return choice | {name: value for values in inner for name, value in values.items()}
+
+
 def config_from_dict(data: object, kinds: Iterable[type[Config]], classes: Iterable[type] = ()) -> Config:
     """The config or object that `data` describes, which must be of one of the `kinds`; no other class is ever built.
 

@@ -262,7 +262,7 @@ def test_python_does_not_look_through_all_objects_again_before_it_leaves():
         ("predict run a.png --top x", "--top must be a whole number, got 'x'; see headwork predict --help"),
         ("convert model --out new --kernel-size 3", "--kernel-size must be two whole numbers, got '3'"),
         ("train digits-vit --epoch 2", "--epoch, 2; perhaps you meant --epochs; see headwork train --help"),
-        ("generate model --weights int4", "invalid choice 'int4' for argument '--weights'. Expected one of"),
+        ("generate model --weights int3", "invalid choice 'int3' for argument '--weights'. Expected one of"),
         ("generate", "The folder of a run. (required); see headwork generate --help"),
     ],
 )

@@ -177,7 +177,10 @@ class OfModel(Imports):
             raise ValueError(f"tokens and batch must be at most {LARGEST_SIZE:,}, got {self.tokens} and {self.batch}")
         description = describe(config)
         if description is None:
-            raise ValueError(f"model must have a description, which says what it reads, got {self.model}")
+            raise ValueError(
+                f"model must have a description, which says what it reads, got {self.model}, which has none; "
+                "in Python hw.trace(model, x) and hw.cost(model, x) need none"
+            )
         if self.tokens is not None and description.input == "image":
             raise ValueError(f"tokens is for text models, got {self.tokens} for {self.model}")
         return example_inputs(description, batch=self.batch, n_tokens=self.tokens or 16, image=image)

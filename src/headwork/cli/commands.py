@@ -9,8 +9,9 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext, redirect_stderr, redirect_stdout
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from typing import Any, Protocol, runtime_checkable
 
 import tyro
@@ -18,7 +19,7 @@ from tyro.conf import FlagCreatePairsOff
 from tyro.extras import subcommand_cli_from_dict
 
 import headwork
-from headwork.checks import nearest
+from headwork.checks import is_raised_by_own, nearest, own_frames, own_place
 from headwork.cli.accept import Accept
 from headwork.cli.arguments import Terminal, complain
 from headwork.cli.check import Check
@@ -116,6 +117,28 @@ def in_words(box: str) -> str:
     return what.rstrip(".") + (f"; perhaps you meant {' or '.join(meant)}" if meant and "Perhaps" in box else "")
 
 
+class OwnCodeError(RuntimeError):
+    """The user's own code raised an error: what it was, and where."""
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Say of an error in the user's own code where it is: it is no wrong question, and no failure of ours."""
+    try:
+        yield
+    except (BrokenPipeError, MemoryError):
+        raise
+    except Exception as error:
+        found: BaseException | None = error
+        while found is not None and not is_raised_by_own(found):
+            found = found.__cause__
+        if found is None:
+            raise
+        what = f"{own_place(error)}: {type(error).__name__}: {error}" if found is error else str(error)
+        calls = "".join(traceback.format_list(own_frames(found))).rstrip()
+        raise OwnCodeError(f"{what}\n{calls}") from error
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the return value is the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -125,12 +148,14 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     share_processors()
     try:
-        command = parse(arguments)
-        with redirect_stdout(Terminal(sys.stdout)) if sys.stdout.isatty() else nullcontext():
+        with own_errors():
+            command = parse(arguments)
+        with own_errors(), redirect_stdout(Terminal(sys.stdout)) if sys.stdout.isatty() else nullcontext():
             command.run()
             sys.stdout.flush()
     except ValueError as error:
-        complain(f"error: {error}")
+        place = own_place(error)
+        complain(f"error: {error}{f' (called in {place})' if place else ''}")
         return 2
     except MissingExtraError as error:
         complain(f"error: {error}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.arguments import load_model, without_denormals
+from headwork.cli.arguments import Imports, load_model, without_denormals
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -18,7 +18,7 @@ MOST_IMAGES = 10_000
 
 
 @dataclass(frozen=True)
-class Convert:
+class Convert(Imports):
     """Convert convolutions to attention or Gaussian heads to convolutions, or write a model in another layout.
 
     `--to huggingface` writes the folder of a run or model as transformers reads it, `--to headwork` one of theirs as
@@ -60,11 +60,12 @@ class Convert:
         if self.to in ("huggingface", "headwork"):
             self.write_as(self.to)
             return
-        model = load_model(self.folder)
+        model = load_model(self.folder, self.own_classes)
         images, source = self.find_images(model)
         converted = self.convert(model, (images.shape[2], images.shape[3]))
         comparison = compare(model, converted.model, images)
-        save_with(converted.model, self.out, open_run(self.folder).files() if is_run(self.folder) else {})
+        files = open_run(self.folder, self.own_classes).files() if is_run(self.folder) else {}
+        save_with(converted.model, self.out, files)
         if self.json:
             summary = {"out": str(self.out), "images": source, **asdict(comparison), **converted.to_dict()}
             print(json.dumps(summary, indent=2))
@@ -82,9 +83,9 @@ class Convert:
         theirs = is_pretrained(self.folder)
         if theirs == (layout == "huggingface") and self.folder.is_dir():
             raise ValueError(f"to must be another layout than the folder has, got {layout} for {self.folder}")
-        model, like, labels = load_model(self.folder), None, None
+        model, like, labels = load_model(self.folder, self.own_classes), None, None
         if layout == "huggingface" and is_run(self.folder):
-            run = open_run(self.folder)
+            run = open_run(self.folder, self.own_classes)
             labels, like = getattr(run.task, "labels", None), origin_of(run.config.data)
         save(model, self.out, format=layout, like=like, labels=labels)
         along = "" if like is None else f", with the tokenizer or preprocessing of {like}"
@@ -128,7 +129,7 @@ class Convert:
             if is_run(self.folder) or description.image is not None:
                 raise ValueError(f"image is for a model of any size without a run, got {self.image} for {self.folder}")
         if is_run(self.folder):
-            test = open_run(self.folder).load_data().test
+            test = open_run(self.folder, self.own_classes).load_data().test
             batch = test.batch(range(min(self.images, len(test))))
             return batch[0], "the run's test images"
         rows, columns = description.image or self.image or (32, 32)

@@ -97,7 +97,7 @@ class Predict(OfRunOrModel):
 
     @without_denormals()
     def run(self) -> None:
-        from headwork.checks import check_positive
+        from headwork.checks import check_positive, with_article
         from headwork.hub import find_folder, is_pretrained
         from headwork.models import describe
         from headwork.tasks import LabelTask
@@ -113,7 +113,10 @@ class Predict(OfRunOrModel):
         run, model = self.open()
         description = describe(model)
         if not isinstance(run.task, LabelTask) or description is None or description.input not in ("image", "text"):
-            raise ValueError(f"run must be one of a classifier of images or texts, got {self.run_folder}")
+            what = f"{with_article(type(model).__name__)} for the task {type(run.task).__name__}"
+            if description is None:
+                what += ", without a description that says what it reads"
+            raise ValueError(f"run must be one of a classifier of images or texts, got {self.run_folder}: {what}")
         if description.n_outputs != len(run.task.labels):
             rule = f"have an output for each of the {len(run.task.labels)} labels of {run.folder}"
             raise ValueError(f"run must {rule}, got {self.run_folder} with {description.n_outputs}")

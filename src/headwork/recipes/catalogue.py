@@ -4,7 +4,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 
 from torch import nn
 
@@ -219,7 +219,7 @@ def find_recipe(name: str) -> RunConfig:
     config = recipe()
     if not isinstance(config, RunConfig):
         raise ValueError(f"recipe must return a RunConfig, got {type(config).__name__} from {name}")
-    return config
+    return replace(config, name=config.name or (function or name).replace("_", "-"))
 
 
 def required_arguments(function: Callable[..., object]) -> list[str]:
@@ -245,7 +245,9 @@ def import_own(name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise ValueError(f"module must be importable, got {name!r} (looked in {', '.join(sys.path[:3])} ...)") from None
+        looked = ", ".join(place or "this folder" for place in sys.path[:3])
+        hint = f": leave out .py, {name.removesuffix('.py')!r}" if name.endswith(".py") else ""
+        raise ValueError(f"module must be importable, got {name!r}{hint} (looked in {looked} ...)") from None
 
 
 def own_classes(names: tuple[str, ...]) -> list[type]:

@@ -10,7 +10,7 @@ from headwork.checks import nearest
 from headwork.figures import Figure, Picture, draw_comparison
 from headwork.metric import LOSS, Metric, MetricRow, best_row, last_row
 from headwork.reports.page import Page
-from headwork.serialise import config_to_dict
+from headwork.serialise import config_to_dict, flatten
 from headwork.tables import Table
 
 
@@ -37,7 +37,7 @@ class Comparison:
     metric: Metric = LOSS
     note: str = ""
     configs: Mapping[str, object] = field(default_factory=dict)
-    """The config of each run, of those that have one."""
+    """The config of each run, itself or as its file has it, of those that have one."""
 
     @property
     def summaries(self) -> list[Summary]:
@@ -53,9 +53,12 @@ class Comparison:
 
     def differences(self) -> Table:
         """The settings that are not the same in all runs: a row for each, with its value in every run."""
-        settings = {name: _flatten(config_to_dict(config)) for name, config in self.configs.items()}
+        settings = {
+            name: flatten(config if isinstance(config, Mapping) else config_to_dict(config))
+            for name, config in self.configs.items()
+        }
         names = dict.fromkeys(name for values in settings.values() for name in values)
-        rows = [(name, *(values.get(name, "–") for values in settings.values())) for name in names]
+        rows = [(name, *(str(values.get(name, "–")) for values in settings.values())) for name in names]
         return Table(("setting", *settings), tuple(row for row in rows if len(set(row[1:])) > 1))
 
     def figure(self) -> Figure:
@@ -101,7 +104,8 @@ def compare(
     """Put runs side by side, by a metric that all of them have measured on validation data (the first such, if None).
 
     `metrics` says of the names which direction is better; of others that is more. If the runs share no metric, the loss
-    alone is compared, and the note says so. `configs` are those of the runs: what differs between them is listed.
+    alone is compared, and the note says so. `configs` are those of the runs, or what their files
+    say: what differs between them is listed.
 
     >>> short = [MetricRow(20, 1, "valid", {"loss": 0.4, "accuracy": 0.90}, 2.5)]
     >>> long = [*short, MetricRow(40, 2, "valid", {"loss": 0.2, "accuracy": 0.95}, 5.0)]
@@ -156,16 +160,3 @@ def _summarise(name: str, rows: Sequence[MetricRow], by: Metric) -> Summary:
 
 def _value(row: MetricRow | None, name: str) -> float | None:
     return None if row is None or math.isnan(row.value(name)) else row.value(name)
-
-
-def _flatten(data: object, path: str = "") -> dict[str, str]:
-    """The settings of a config by their paths, as `headwork train --set` takes them.
-
-    >>> _flatten({"kind": "RunConfig", "training": {"kind": "TrainingConfig", "epochs": 3}})
-    {'training': 'TrainingConfig', 'training.epochs': '3'}
-    """
-    if not isinstance(data, Mapping):
-        return {path: str(data)}
-    choice = {path: str(data["kind"])} if path and "kind" in data else {}
-    inner = (_flatten(value, f"{path}.{name}" if path else name) for name, value in data.items() if name != "kind")
-    return choice | {name: value for values in inner for name, value in values.items()}

@@ -196,7 +196,8 @@ class TrainingConfig(Checked):
 class RunConfig(Checked):
     """A run: its data, its model, and how it is trained."""
 
-    name: str
+    name: str = ""
+    """That of the recipe, or of the folder, unless given."""
     data: DataConfig | None
     """None: a `Dataset` was passed to `hw.train`, and has to be passed again to resume the run."""
     model: ModelConfig | nn.Module

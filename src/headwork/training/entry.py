@@ -10,7 +10,7 @@ from torch import nn
 from headwork.data import DataConfig, Dataset
 from headwork.functional.denormals import flush_denormals
 from headwork.models import ModelConfig
-from headwork.serialise import config_to_dict
+from headwork.serialise import config_to_dict, flatten
 from headwork.storage.models import CONFIG, classes_in
 from headwork.training.config import RunConfig, TrainingConfig
 from headwork.training.display import Display
@@ -69,13 +69,10 @@ def train(
 
 def check_same(run: Run, begun: Run) -> None:
     """Raise if the run in the folder was begun with something else."""
-    ours, theirs = config_to_dict(run.config), config_to_dict(begun.config)
-    for name in ours:
-        if name != "name" and ours[name] != theirs[name]:
-            must, got = getattr(begun.config, name), getattr(run.config, name)
-            raise ValueError(
-                f"resume goes on with a run as it was begun: {name} must be {must}, got {got} for {run.folder}"
-            )
+    ours, theirs = (flatten({**config_to_dict(each.config), "name": ""}) for each in (run, begun))
+    both = [(name, theirs.get(name, "nothing"), ours.get(name, "nothing")) for name in {**theirs, **ours}]
+    if differ := [f"{name} must be {must}, got {got}" for name, must, got in both if must != got]:
+        raise ValueError(f"resume goes on with a run as it was begun: {'; '.join(differ)} for {run.folder}")
     for name in ("conversions", "frozen"):
         if getattr(run, name) != getattr(begun, name):
             must, got = (getattr(each, name) or "none" for each in (begun, run))

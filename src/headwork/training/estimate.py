@@ -25,10 +25,15 @@ class Estimate(NamedTuple):
 
         >>> print(Estimate(minutes=12.34, n_bytes=3 * 2**28))
         about 12 minutes, and 0.8 GB of memory beside the data
+        >>> print(Estimate(minutes=0.005, n_bytes=2**20))
+        less than a second, and 1 MB of memory beside the data
+        >>> print(Estimate(minutes=0.02, n_bytes=2**20))
+        about 1 second, and 1 MB of memory beside the data
         """
-        long = f"{self.minutes:.0f} minutes" if self.minutes >= 1.5 else f"{60 * self.minutes:.0f} seconds"
+        n, unit = (self.minutes, "minute") if self.minutes >= 1.5 else (60 * self.minutes, "second")
+        long = f"about {n:.0f} {unit}{'s' * (round(n) != 1)}" if n >= 1 else "less than a second"
         much = f"{self.n_bytes / 2**30:.1f} GB" if self.n_bytes >= 2**29 else f"{self.n_bytes / 2**20:.0f} MB"
-        return f"about {long}, and {much} of memory beside the data"
+        return f"{long}, and {much} of memory beside the data"
 
 
 @unchanged_rng_states()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from headwork.batches import Batch, to_device
-from headwork.checks import with_article
+from headwork.checks import own_place, with_article
 from headwork.data import Dataset, Examples, image_size
 from headwork.metric import LOSS, SPLITS
 from headwork.models import Description, ModelConfig, describe
@@ -162,7 +162,7 @@ def _try_batch(model: nn.Module, data: Dataset) -> None:
         raise ValueError(
             f"model, data and task must fit, got an error when {type(data.task).__name__} scored a "
             f"{type(model).__name__} on a batch of two examples with the shapes {shapes}: "
-            f"{_first_line(error)}{_remedy(parameter, batch)}"
+            f"{_in_a_line(error)}{_remedy(parameter, batch)}"
         ) from error
     finally:
         model.train(was_training)
@@ -194,6 +194,7 @@ def _remedy(parameter: Tensor | None, batch: Batch) -> str:
     return ""
 
 
-def _first_line(error: Exception) -> str:
-    lines: Sequence[str] = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0]
+def _in_a_line(error: Exception) -> str:
+    lines: Sequence[str] = str(error).strip().splitlines()
+    place = own_place(error)
+    return ": ".join([type(error).__name__, *lines[:1]]) + (f" ({place})" if place else "")

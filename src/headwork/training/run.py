@@ -122,7 +122,7 @@ def new_run(config: RunConfig, folder: Path, data: Dataset | None = None, *, che
     if check:
         check_free(folder, _tokenizer_json(data.tokenizer))
     check_parts(data)
-    config = replace(config, model=fit_to_data(config.model, data))
+    config = replace(config, name=config.name or folder.name, model=fit_to_data(config.model, data))
     conversions, frozen = tuple[Conversion, ...](), tuple[str, ...]()
     if isinstance(config.model, nn.Module):  # better now than when the trained model cannot be loaded
         conversions = conversions_of(config.model)
