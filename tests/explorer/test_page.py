@@ -219,7 +219,7 @@ def test_each_head_is_tried_and_what_the_answer_owes_to_it_is_said(site: Site) -
         elif abs(float(was[best] - now[best])) >= 0.005:
             assert said == f"{100 * was[best]:.0f} → {100 * now[best]:.0f} %"
         else:
-            assert said == "no change"
+            assert said == "same answer"
     most = int(np.argmax(losses))
     assert f"layer {most // 2}, head {most % 2}" in page.locator(".pane-heads > .note").inner_text()
     page.locator(".tick input").first.click()
@@ -257,6 +257,34 @@ def test_the_sentence_of_the_map_is_of_what_is_shown(site: Site) -> None:
     page.keyboard.press("Home")
     said = page.locator(".pane-map .says").inner_text()
     assert "From this row the model chooses the next token (your text has “" in said or "(here “" in said
+
+
+def test_pointing_at_the_lens_and_typing_on(site: Site) -> None:
+    """The token that is pointed at colours the others; a longer text has tokens that the old weights do not know."""
+    page = site.open("text")
+    page.locator(".writing textarea").fill("the cat")
+    settled(page, "the cat")
+    page.locator(".lens-table tbody td").last.hover()
+    page.wait_for_function("() => document.querySelector('.lens .says').textContent.startsWith('Layer')")
+    page.locator(".writing textarea").press_sequentially(" is here", delay=10)
+    settled(page, "the cat is here")
+    page.wait_for_function("() => document.querySelectorAll('.lens-table thead th').length === 16")
+    page.mouse.move(5, 5)
+    page.locator(".writing textarea").fill("a dog")
+    settled(page, "a dog")
+    page.wait_for_function("() => document.querySelectorAll('.lens-table thead th').length === 6")
+    assert page.locator(".lens .says").inner_text() == ""
+
+
+def test_nothing_is_cut_where_nothing_is_to_be_cut(site: Site) -> None:
+    """However sharp the probabilities are: their sum reaches 1 before the last of them."""
+    page = site.open("text")
+    rows = page.evaluate("""async () => {
+        const { sampled } = await import("/panes/next.js");
+        const top = [9, -200, -300].map((logit, id) => ({ id, name: String(id), logit }));
+        return sampled([9, -200, -300], top, { temperature: 0.1, top_k: 0, top_p: 1 });
+    }""")
+    assert [row["cut"] for row in rows] == [None, None, None]
 
 
 def test_one_sentence_for_an_image_and_the_scale_of_its_picture(site: Site) -> None:

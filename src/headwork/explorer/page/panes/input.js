@@ -72,7 +72,7 @@ function tokenRow(sequence, { described, store }) {
     const attention = focus && described.attention[focus[0]];
     const from = hover?.sequence === attention?.query ? hover.token : (query ?? null);
     const weights = map && map.header.block === 1 && map.arrays.weights;
-    const lit = attention && attention.key === sequence && from !== null && weights && from < weights.shape[0] ? weights : null;
+    const lit = attention && attention.key === sequence && from !== null && weights && from < weights.shape[0] && chips.length <= weights.shape[1] ? weights : null;
     const peak = lit ? Math.max(...lit.data.subarray(from * lit.shape[1], (from + 1) * lit.shape[1]), 1e-9) : 1;
     chips.forEach((chip, i) => {
       if (lit) tint(chip, lit.data[from * lit.shape[1] + i] / peak);

@@ -11,7 +11,7 @@ export function lensPane(context) {
   const body = h("div", { class: "lens" });
   const says = h("p", { class: "says", "aria-live": "polite" });
   let found = null;
-  const live = newLive("lens", (part) => show((found = part)), (sentence) => put(body, h("p", { class: "error" }, sentence)));
+  const live = newLive("lens", (part) => (put(says), show((found = part))), (sentence) => put(body, h("p", { class: "error" }, sentence)));
   let asked = null;
   const ask = () => {
     const { reading } = store.values;
@@ -69,7 +69,6 @@ export function lensPane(context) {
     return [whole, h("div", { class: "scroll", tabIndex: 0, role: "group", "aria-label": "the lens, layer by token" }, h("table", { class: "lens-table" }, h("thead", {}, head), h("tbody", {}, rows))), note, says];
   }
 
-  // Classes by layer.
   function wholeTable(part) {
     const { data, shape } = part.arrays.whole;
     const names = times(Math.min(shape[1], 12), (c) => described.labels?.[c] ?? String(c));

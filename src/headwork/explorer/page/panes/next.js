@@ -22,7 +22,7 @@ export function sampled(logits, top, { temperature, top_k, top_p }) {
     const weight = Math.exp((logit - best) / temperature);
     let cut = null;
     if (logit < least) cut = "cut by top-k";
-    else if (i > 0 && before / kSum >= top_p) cut = "cut by top-p";
+    else if (i && top_p < 1 && before / kSum >= top_p) cut = "cut by top-p";
     before += weight;
     return { id, name, raw: Math.exp(logit - best) / rawSum, weight, cut };
   });

@@ -32,7 +32,7 @@ export function tryEachOff({ described, store, session, newLive }, cells, isOff)
       const [now, after] = [saidBy(found), isPair ? null : shareOf(found, id)];
       const changes = now !== was;
       const moves = !isPair && Math.abs(before - after) >= 0.005;
-      put(cell.effect, changes ? h("strong", {}, `→ ${now}`) : moves ? `${percent(before).slice(0, -2)} → ${percent(after)}` : "no change");
+      put(cell.effect, changes ? h("strong", {}, `→ ${now}`) : moves ? `${percent(before).slice(0, -2)} → ${percent(after)}` : "same answer");
       const loss = (changes ? 1 : 0) + (isPair ? 0 : before - after);
       if (loss > (most?.loss ?? 0)) most = { cell, loss, now, after, changes };
     }
