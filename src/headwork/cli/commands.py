@@ -19,7 +19,7 @@ from tyro.conf import FlagCreatePairsOff
 from tyro.extras import subcommand_cli_from_dict
 
 import headwork
-from headwork.checks import is_raised_by_own, nearest, own_frames, own_place
+from headwork.checks import nearest
 from headwork.cli.accept import Accept
 from headwork.cli.arguments import Terminal, complain
 from headwork.cli.check import Check
@@ -35,6 +35,7 @@ from headwork.cli.threads import share_processors
 from headwork.cli.train import Train, with_recipe
 from headwork.cli.translate import Translate
 from headwork.extras import MissingExtraError
+from headwork.own_code import is_raised_by_own, own_frames, own_place
 
 
 @runtime_checkable

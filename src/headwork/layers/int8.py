@@ -62,7 +62,7 @@ class Int4Linear(Int8Linear):
 
     precision = "int4"
 
-    def one_token(self) -> OneToken:
+    def one_token(self) -> OneToken:  # defined here too, as `takes_part` asks of each class
         return super().one_token()
 
     def _round(self, weight: Tensor) -> Int4Matrix:

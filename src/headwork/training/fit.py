@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from headwork.batches import Batch, to_device
-from headwork.checks import own_place, with_article
+from headwork.checks import with_article
 from headwork.data import Dataset, Examples, image_size
 from headwork.metric import LOSS, SPLITS
 from headwork.models import Description, ModelConfig, describe
+from headwork.own_code import own_place
 from headwork.seeds import unchanged_rng_states
 from headwork.tasks import Task
 from headwork.tasks.classification import check_labels
