@@ -6,7 +6,6 @@ gradient. Layers call these; ask for attention weights and they come from the re
 """
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -28,10 +27,7 @@ from headwork.functional.attention import (
     hide_unseen,
     scaled_dot_product_attention,
 )
-from headwork.functional.processor import HALF, check_products, is_under_func
-
-FEW_KEYS = 256
-"""Up to so many, PyTorch's backward pass on a CPU takes up to four times as long in bfloat16 as in float32."""
+from headwork.functional.processor import check_products, is_under_func
 
 
 def fused_attention(
@@ -81,22 +77,12 @@ def fused_attention(
         check_bias(bias, torch.Size((*q.shape[:-1], n_key)), beta)
         mask = (bias if visible is None else bias.masked_fill(~visible, -math.inf)).to(q.dtype)
     attend = partial(F.scaled_dot_product_attention, dropout_p=dropout, is_causal=kernel_masks, scale=beta)
-    if n_key <= FEW_KEYS and q.device.type == "cpu" and (q.dtype in HALF or torch.is_autocast_enabled("cpu")):
-        attend = partial(_attend_in_float32, attend)
     if is_under_func():  # through which the kernel goes slowly, or not at all
         attend = sdpa_kernel(SDPBackend.MATH)(attend)
     if q.ndim == 3:  # the fused kernel wants an axis for heads
         mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask
         return attend(q[:, None], k[:, None], v[:, None], attn_mask=mask).squeeze(1)
     return attend(q, k, v, attn_mask=mask)
-
-
-def _attend_in_float32(
-    attend: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None
-) -> Tensor:
-    mask = attn_mask.float() if attn_mask is not None and attn_mask.is_floating_point() else attn_mask
-    with torch.autocast("cpu", enabled=False):
-        return attend(q.float(), k.float(), v.float(), attn_mask=mask).to(q.dtype)
 
 
 def fused_layer_norm(
