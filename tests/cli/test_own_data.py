@@ -52,7 +52,7 @@ def test_what_was_found_and_an_estimate_are_said(
     said = capsys.readouterr()
     words = said.out + said.err
     assert "60 texts in" in words
-    assert "2 classes: against 30, for 30" in words
+    assert "2 classes: against (30), for (30)" in words
     assert "of memory beside the data" in words
 
 
