@@ -51,6 +51,7 @@ def test_two_files_tables_and_a_folder_are_the_same_pairs(tmp_path: Path) -> Non
         assert everything(data) == sorted(PAIRS), config
         assert [len(part) for part in (data.train, data.valid, data.test)] == [36, 2, 2]
         assert any("40 pairs" in line for line in data.found)
+        assert data.found[-1] == "split: 36 train, 2 valid, 2 test (at random, seed 0)"
 
 
 def test_parts_by_name(tmp_path: Path) -> None:

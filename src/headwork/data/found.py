@@ -60,14 +60,15 @@ def say_duplicates(what: str, keys: Sequence[Hashable], labels: Sequence[int], s
     )
 
 
-def say_split(split: Split, *, given: bool, seed: int) -> str:
+def say_split(split: Split, *, given: bool, seed: int, by_class: bool = True) -> str:
     """The sizes of the parts.
 
     >>> say_split(Split([0, 1], [2], [3]), given=False, seed=0)
     'split: 2 train, 1 valid, 1 test (at random, seed 0, each class in the same share)'
     """
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in zip(Split._fields, split, strict=True))
-    how = "as the files say" if given else f"at random, seed {seed}, each class in the same share"
+    shares = ", each class in the same share" if by_class else ""
+    how = "as the files say" if given else f"at random, seed {seed}{shares}"
     return f"split: {sizes} ({how})"
 
 
