@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headwork.checking.finding import snake
 from headwork.checking.names import PARTS, ROLES, SIZE_NAMES
-from headwork.checking.pointing import called_arguments
+from headwork.checking.pointing import called_arguments, own_source
 from headwork.checking.runner import As, Made, Program, ProgramError, Result
 
 
@@ -322,7 +322,7 @@ def _constructor_values(
                 return
             kwargs[name] = part
             continue
-        if _is_config(p):
+        if _is_config(candidate, p):
             config = make_config(candidate, p, sizes)
             if config is not None:
                 kwargs[name] = config
@@ -380,7 +380,7 @@ def is_part(candidate: Candidate, p: Mapping[str, Any], role: str | None) -> boo
         return True
     if candidate.source and name in called_arguments(candidate.source, candidate.name):
         return True
-    return role is None and part_of_name(name) is not None and not _is_config(p)
+    return role is None and part_of_name(name) is not None and not _is_config(candidate, p)
 
 
 def part_of_name(name: str) -> str | None:
@@ -427,7 +427,7 @@ def unknown_arguments(candidate: Candidate, sizes: Mapping[str, Any]) -> list[st
     if candidate.kind != "class":
         return []
     usual = usual_sizes(candidate, sizes)
-    taken = [p for p in _taken(candidate.facts.get("init")) if not p["optional"] and not _is_config(p)]
+    taken = [p for p in _taken(candidate.facts.get("init")) if not p["optional"] and not _is_config(candidate, p)]
     return [p["name"] for p in taken if _size_role(p, usual) is None and not is_part(candidate, p, None)]
 
 
@@ -460,20 +460,25 @@ def size_roles(sizes: Mapping[str, Any]) -> list[str]:
     return sorted((r for r in sizes if r in SIZE_NAMES), key=lambda r: r != "n_channels")
 
 
-def _is_config(p: Mapping[str, Any]) -> bool:
-    return bool(
-        re.fullmatch(
-            r"(\w*_)?(config|cfg|conf|args|params|hparams|opt|options|hyperparams|model_args|hp|settings)",
-            p["name"].lower(),
-        )
-    )
+def _is_config(candidate: Candidate, p: Mapping[str, Any]) -> bool:
+    """Whether an argument is a configuration: by its name, or because the class reads `name["key"]` or `name.key`."""
+    name = p["name"]
+    if re.fullmatch(
+        r"(\w*_)?(config|cfg|conf|args|params|hparams|opt|options|hyperparams|model_args|hp|settings)", name.lower()
+    ):
+        return True
+    if candidate.kind != "class" or not candidate.source or p["annotation"] in ("int", "float", "bool", "str"):
+        return False
+    own = own_source(candidate.source, candidate.name)
+    return bool(re.search(rf"(?<![\w.]){re.escape(name)}(\[[\"'][a-z_]\w*[\"']\]|\.[a-z]\w*\b(?!\s*\())", own))
 
 
 def make_config(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, Any]) -> Any:
     """A configuration object with every name that the source reads from it."""
     name = p["name"]
     read = set(re.findall(rf"(?:\b|self\.){re.escape(name)}\s*(?:\.|\[[\"']|\.get\([\"'])(\w+)", candidate.source))
-    read |= set(re.findall(r"(?:config|cfg|args|params)\s*(?:\.|\[[\"']|\.get\([\"'])(\w+)", candidate.source))
+    if re.search(r"config|cfg|args|params", name.lower()):
+        read |= set(re.findall(r"(?:config|cfg|args|params)\s*(?:\.|\[[\"']|\.get\([\"'])(\w+)", candidate.source))
     read -= {"get", "items", "keys", "values", "copy", "update", "pop"}
     values: dict[str, Any] = {}
     for known in (candidate.everything.get("globals") or {}).values():

@@ -11,8 +11,8 @@ ROLES: dict[str, str] = {
     "eps": r"eps|epsilon|e|layer_norm_eps|variance_epsilon",
     "positions": r"pos|positions?|position_ids|token_positions|t_pos|idx|index|m|input_pos|start_pos|offset",
     "image": r"x|img|image|images|imgs|pixels|pixel_values|inputs?|batch|tensor",
-    "ids": r"ids|idx|x|input_ids|tokens|inputs?|token_ids|in_idx|indices|src|source|seq|text|sentence|data|input_seq|inp",
-    "target": r"tgt|trg|target|targets|y|decoder_input|tgt_ids|trg_ids|dec_input|decoder_input_ids|dec_inputs|output_ids|labels",
+    "ids": r"ids|idx|x|input_ids|tokens|inputs?|token_ids|in_idx|indices|src|source|seq|text|sentence|data|input_seq|inp|(?!.*(mask|pad|len))(src|source|enc|encoder)_\w+",
+    "target": r"(?!.*(mask|pad|len))(tgt|trg|target|dec|decoder)_\w+|tgt|trg|target|targets|y|decoder_input|tgt_ids|trg_ids|dec_input|decoder_input_ids|dec_inputs|output_ids|labels",
     "causal": r"is_causal|causal|autoregressive|use_causal_mask|masked|is_decoder|use_mask|look_ahead",
     "dropout": r"drop.*|p|p_drop|.*dropout.*|attn_drop|pdrop|.*_pdrop|.*drop_?(rate|prob|out)?|p_dropout|attn_pdrop|prob",
     "flag": r"return_.*|need_weights|output_attentions|.*weights?|verbose|debug|training|train|use_cache|get_weights|with_weights",
@@ -21,10 +21,10 @@ ROLES: dict[str, str] = {
 """Names that people give to arguments, as regular expressions of the whole name, in lower case."""
 
 SIZE_NAMES: dict[str, str] = {
-    "d_model": r"d_model|model_dimension(ality)?|d_word_vec|d|dim|emb(ed)?(ding)?_?(dim|size|s)?|hidden(_?size|_?dim)?|embed_dim|n_embd|model_dim|d_in|input_dim|in_dim|features|size|dmodel|width|channels|emb|e|d_emb|dim_model|input_size|in_features|hid_dim|embedding_size|embed_size|d_hidden|model_size|dims|normali[sz]ed_shape|param(eter)?s?_shape|features_shape|n_state|d_embed|embd_dim|dimension|d_input|k|embedding_dimension|embeddings?|ndim|feature_dim|num_features|hidden_features|n_hidden|num_hiddens|query_size|key_size|value_size|embd_size|n_embed|n_feat|dim_embed|layer_size|layer_dim|d_x|d_cross|context_dim|cross_(attention_)?dim|d_context|kv_dim|memory_dim|enc_dim|encoder_dim|cond_dim",
+    "d_model": r"d_model|model_dimension(ality)?|d_word_vec|d|dim|emb(ed)?(ding)?_?(dim|size|s)?|hidden(_?size|_?dim)?|embed_dim|n_embd|model_dim|d_in|input_dim|in_dim|features|size|dmodel|width|channels|emb|e|d_emb|dim_model|input_size|in_features|hid_dim|embedding_size|embed_size|d_hidden|model_size|dims|normali[sz]ed_shape|param(eter)?s?_shape|features_shape|n_state|d_embed|embd_dim|dimension|d_input|k|embedding_dimension|embeddings?|ndim|feature_dim|num_features|hidden_features|n_hidden|num_hiddens|query_size|key_size|value_size|embd_size|n_embed|n_feat|dim_embed|layer_size|layer_dim|d_x|d_cross|context_dim|cross_(attention_)?dim|d_context|kv_dim|memory_dim|enc_dim|encoder_dim|cond_dim|in_out_dim|query_key_(size|dim)|qk_(size|dim)|value_(size|dim)|dim_in(put)?",
     "d_out": r"d_out|output_dim|out_dim|out_features|output_size|hidden_out|dim_out",
-    "n_heads": r"n_?heads?|num_?heads?|heads?|h|nhead|num_attention_heads|n_attn_heads|number_of_heads|num_of_heads|n_of_heads|attention_heads|n_h|nb_heads|head_num|heads_num|num_attn_heads|nh|head_count|head",
-    "n_kv_heads": r"n_?kv_?heads?|num_?(kv|key_value)_?heads?|num_kv_groups|kv_heads|n_groups|num_query_groups|n_query_groups",
+    "n_heads": r"n_?heads?|num_?heads?|heads?|h|nhead|num_attention_heads|n_attn_heads|number_of_heads|num_of_heads|n_of_heads|attention_heads|n_h|nb_heads|head_num|heads_num|num_attn_heads|nh|head_count|head|n_q(uery)?(_heads?)?|num_q(uery)?_heads|q_heads",
+    "n_kv_heads": r"n_?kv_?heads?|num_?(kv|key_value)_?heads?|num_kv_groups|kv_heads|n_groups|num_query_groups|n_query_groups|n_kv|num_kv|kv_head_num|n_local_kv_heads",
     "d_head": r"d_k|d_v|head_(dim|size|width)|dim_head|d_head|dk|dv|d_q|dq|dim_k|dim_v|dim_q|attn_dim|head_dims?|d_qk|kdim|vdim|attention_head_size|dim_heads",
     "d_ff": r"d_ff|dff|ff(n)?_?(dim|size|hidden|hidden_dim|width)?|hidden_dim|d_hidden|mlp_dim|d_inner|d_hid|inner_dim|intermediate_size|dim_feedforward|feedforward_dim|d_mlp|pf_dim|hidden|ffn_hidden|n_inner|ffn_num_hiddens|feed_forward_dim|hidden_size|hidden_features|mlp_hidden|dim_ff|n_hidden|inner_size|ff_hidden_size|d_feedforward|hid_dim|ff_inner",
     "ratio": r"width_mult(iplier)?|mlp_ratio|expansion(_factor)?|forward_expansion|mult|ff_mult|widening_factor|ratio|mlp_mult|expand|factor|ff_ratio",
@@ -79,6 +79,7 @@ ROLES.update(
     targets=r"targets?|labels?|y|tgt|ids|input_ids|tokens|gold|trg|target_ids|x",
     logits=r"logits?|preds?|predictions?|outputs?|y_hat|scores|out",
     memory_mask=r"(src|memory|enc|encoder|source|cross|dec_enc|inter|context)\w*mask\w*|[es]_mask|src_key_padding",
+    segments=r"token_type(_ids?|s)?|segments?(_?(ids?|info|labels?|tokens|input))?|segs?(_ids?)?|type_ids?|sentence_ids",
     q_ids=r"(seq_?q|q_?seq|len_q|query_ids|trg|tgt|q)",
     k_ids=r"(seq_?k|k_?seq|len_k|key_ids|src|k)",
     tgt_mask=r"(tgt|trg|target|dec|decoder|look_ahead|self|causal|slf)\w*mask\w*|[td]_mask|mask|attn_mask|attention_mask",

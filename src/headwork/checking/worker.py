@@ -403,12 +403,21 @@ class Worker:
 
     def gradients(self, subject: nn.Module, result: Any) -> dict[str, float | None]:
         """The largest gradient of each parameter, None where it got none."""
-        outputs = [t for t in (result if isinstance(result, tuple | list) else [result]) if isinstance(t, Tensor)]
         subject.zero_grad(set_to_none=True)
-        total = sum((t * torch.rand_like(t)).sum() for t in outputs[:1] if t.requires_grad)
+        total = sum((t * torch.rand_like(t)).sum() for t in tensors_in(result) if t.requires_grad)
         if isinstance(total, Tensor):
             torch.autograd.backward(total)
         return {n: None if p.grad is None else float(p.grad.abs().max()) for n, p in subject.named_parameters()}
+
+
+def tensors_in(value: Any, depth: int = 0) -> Iterator[Tensor]:
+    """Every tensor of an answer, whatever it is wrapped in."""
+    if isinstance(value, Tensor):
+        yield value
+    elif depth < 4:
+        inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple | list) else ()
+        for v in inner or getattr(value, "__dict__", {}).values():
+            yield from tensors_in(v, depth + 1)
 
 
 def add_forward(kind: type[nn.Module]) -> None:

@@ -26,12 +26,13 @@ class Target:
         return call(self.candidate, self.id, assignment, values)
 
 
-def targets(candidate: Candidate, sizes: Mapping[str, Any] | None = None) -> Iterator[Target]:
+def targets(candidate: Candidate, sizes: Mapping[str, Any] | None = None, fill: bool = True) -> Iterator[Target]:
+    """The candidate, made in every way; `fill` gives its parameters random numbers."""
     if candidate.kind == "function":
         yield Target(candidate, candidate.name, {}, None, {})
         return
     for made, passed in make(candidate, {**USUAL_SIZES, **(sizes or {})}):
-        parameters = random_parameters(made.shapes)
+        parameters = random_parameters(made.shapes) if fill else {}
         made.set(parameters)
         yield Target(candidate, made.id, parameters, made, passed)
 
@@ -42,10 +43,11 @@ def ways(
     optional: Sequence[str] = (),
     fixed: Mapping[str, Any] | None = None,
     sizes: Mapping[str, Any] | None = None,
+    fill: bool = True,
 ) -> Iterator[tuple[Target, Sequence[str], Assignment]]:
     """Every target with every assignment of roles to its arguments."""
     usual = {"dropout": None, "flag": None, **(fixed or {})}
-    for target in targets(candidate, sizes):
+    for target in targets(candidate, sizes, fill):
         for roles in role_sets:
             for assignment in assignments(candidate.parameters, roles, optional, usual):
                 yield target, roles, assignment
