@@ -470,7 +470,8 @@ def _is_config(candidate: Candidate, p: Mapping[str, Any]) -> bool:
     if candidate.kind != "class" or not candidate.source or p["annotation"] in ("int", "float", "bool", "str"):
         return False
     own = own_source(candidate.source, candidate.name)
-    return bool(re.search(rf"(?<![\w.]){re.escape(name)}(\[[\"'][a-z_]\w*[\"']\]|\.[a-z]\w*\b(?!\s*\())", own))
+    read = re.findall(rf"(?<![\w.]){re.escape(name)}(?:\[[\"']([a-z_]\w*)[\"']\]|\.([a-z]\w*)\b(?!\s*\())", own)
+    return any(role_of(key or attribute, list(SIZE_NAMES), SIZE_NAMES) for key, attribute in read)
 
 
 def make_config(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, Any]) -> Any:

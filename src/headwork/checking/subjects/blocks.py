@@ -108,7 +108,7 @@ def function_blocks(candidate: Candidate, sizes: Mapping[str, Any]) -> Iterator[
     for whole in ((d, 3 * d), (3 * d, d)) if fused else ((d, d),):
         shapes = {n: _shape_of_weight(n.rpartition(".")[2], d, whole) for n in (*names, *inner)}
         parameters = random_parameters(shapes)
-        given = {n: parameters[n] for n in names}
+        given: dict[str, Any] = {n: parameters[n] for n in names}
         given |= {name: {key: parameters[f"{name}.{key}"] for key in keys} for name, keys in dicts.items()}
         own = replace(candidate, options={**given, **counts, **candidate.options})
         n_heads = sizes["n_heads"] if heads else 1
