@@ -15,6 +15,8 @@ from headwork.checking.names import PARTS, ROLES, SIZE_NAMES
 from headwork.checking.pointing import called_arguments, own_source
 from headwork.checking.runner import As, Made, Program, ProgramError, Result
 
+USUAL_EPS = 1e-5
+
 
 def role_of(name: str, wanted: Sequence[str], names: Mapping[str, str] = ROLES) -> str | None:
     """The first role that a name stands for.
@@ -87,7 +89,12 @@ def assignments(
         role = side_of(name) if "memory" in required and "x" in required else None
         role = role or role_of(name, [r for r in wanted if r not in roles.values()])
         constant = role_of(name, list(fixed or {}))
-        if role is not None and not (constant is not None and p["optional"] and role in ("x", "k")):
+        if name in ("device", "dtype"):
+            if not p["optional"]:
+                constants[name] = As("device", "cpu") if name == "device" else As("dtype", "float64")
+        elif re.fullmatch(r"(is_|in_)?train(ing)?(_mode)?", name.lower()):
+            constants[name] = False
+        elif role is not None and not (constant is not None and p["optional"] and role in ("x", "k")):
             roles[name] = role
         elif constant is not None and fixed is not None:
             if not p["optional"] or fixed[constant] is not None:
@@ -279,9 +286,13 @@ def constructor_values(
     candidate: Candidate, sizes: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[list[Any], dict[str, Any], tuple[str, ...]]]:
     """Arguments for the constructor of a class, from its names for sizes; configs, dicts and globals as well."""
-    yield from _constructor_values(
-        candidate, _taken(candidate.facts.get("init")), usual_sizes(candidate, sizes, defaults)
-    )
+    taken = _taken(candidate.facts.get("init"))
+    known = candidate.everything.get("globals") or {}
+    around = {p["name"]: known[p["name"]] for p in taken if isinstance(known.get(p["name"]), int)}
+    for args, kwargs, used in _constructor_values(candidate, taken, usual_sizes(candidate, sizes, defaults)):
+        yield args, kwargs, used
+        if around and {**kwargs, **around} != kwargs:  # its parts may read globals of the same names
+            yield args, {**kwargs, **around}, used
 
 
 def _taken(parameters: Sequence[Mapping[str, Any]] | None) -> list[Mapping[str, Any]]:
@@ -348,7 +359,7 @@ def _constructor_values(
             value = "relu" if p["annotation"] == "str" else As("module", "ReLU")
         elif value is None:
             if not p["optional"]:
-                kwargs[name] = False if role in ("causal", "norm_first") else None
+                kwargs[name] = {"causal": False, "norm_first": False, "eps": USUAL_EPS}.get(role)
             continue
         kwargs[name] = value
     if not unknown:
@@ -488,9 +499,12 @@ def make_config(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, 
             if read & set(content):
                 values.update(content)
     fields = {}
-    annotated = candidate.everything.get("names", {}).get(p["annotation"].strip("'\""))
-    if annotated and annotated.get("fields"):
-        fields = {f["name"]: f for f in annotated["init"] or []}
+    classes = candidate.everything.get("names", {})
+    annotated = p["annotation"].strip("'\"")
+    if not classes.get(annotated, {}).get("fields"):  # a dataclass that has all that is read
+        annotated = next((n for n, c in classes.items() if read and read <= set(c.get("fields", ()))), "")
+    if annotated:
+        fields = {f["name"]: f for f in classes[annotated]["init"] or []}
         read |= set(fields)
     inner = nested(candidate.source, name)
     for key in read:
@@ -502,12 +516,12 @@ def make_config(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, 
             values[key] = sizes[role]
         elif key in fields and fields[key]["optional"]:
             values[key] = fields[key]["default"]
+        elif role == "eps":
+            values[key] = USUAL_EPS
         elif key not in values:
             values[key] = False if re.match(r"use_|is_|flash|return_|tie|do_|with_", key) else None
     if fields:
-        return As(
-            "new", p["annotation"].strip("'\""), {k: v for k, v in values.items() if k in fields and (v is not None)}
-        )
+        return As("new", annotated, {k: v for k, v in values.items() if k in fields and v is not None})
     return As("config", values) if values else None
 
 
@@ -545,6 +559,22 @@ def _nested_values(key: str, inner: set[str], sizes: Mapping[str, Any]) -> dict[
     return values
 
 
+def make_with(candidate: Candidate, args: Sequence[Any], kwargs: dict[str, Any], sizes: Mapping[str, Any]) -> Made:
+    """Construct it; what another file reads from a configuration is added as it is asked for."""
+    configs = [v for v in kwargs.values() if isinstance(v, As) and v.kind == "config"]
+    for _ in range(12):
+        try:
+            return candidate.program.make(candidate.name, args, kwargs)
+        except ProgramError as error:
+            asked = re.search(r"config has no '(\w+)'", error.message) or re.fullmatch(r"'(\w+)'", error.message)
+            if not configs or asked is None or asked[1] in configs[0].content:
+                raise
+            role = role_of(asked[1], size_roles(sizes), SIZE_NAMES)
+            for config in configs:
+                config.content[asked[1]] = None if role is None else sizes[role]
+    return candidate.program.make(candidate.name, args, kwargs)
+
+
 def make(
     candidate: Candidate, sizes: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Made, dict[str, Any]]]:
@@ -557,7 +587,7 @@ def make(
     for args, kwargs, _ in constructor_values(candidate, sizes, defaults):
         kwargs = {**kwargs, **candidate.made_with}
         try:
-            made = candidate.program.make(candidate.name, args, kwargs)
+            made = make_with(candidate, args, kwargs, sizes)
             candidate.program.constructed[made.id] = dict(kwargs)
             yield made, dict(kwargs)
             n += 1

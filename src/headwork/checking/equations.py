@@ -166,7 +166,7 @@ def multi_head(
         "no v": ("q", "k", ""),
     }.get(str(how.get("weights")), ("q", "k", "v"))
     q, k, v = (linear(t, w, name) for t, name in zip((x, keys, values), used, strict=True))
-    n_groups = facts.get("n_kv_heads") or n_heads
+    n_groups = n_heads * k.shape[-1] // q.shape[-1] if "k.weight" in w else facts.get("n_kv_heads") or n_heads
     q, k, v = split(q, n_heads, how), split(k, n_groups, how), split(v, n_groups, how)
     if how.get("turned"):
         q, k, v = turn(q, k, v, how, facts)

@@ -41,7 +41,11 @@ def modules(parameters: Parameters) -> dict[str, dict[str, Tensor]]:
     for name, t in parameters.items():
         owner, _, leaf = name.rpartition(".")
         partner = _bare_partner(name, parameters) if leaf not in ("weight", "bias") else ""
-        if partner and t.ndim > 1:  # the biases of the heads: b_Q [head, d] beside W_Q [head, d_model, d]
+        if owner and t.ndim > 1 and re.fullmatch(r"(?i)w|weights|kernel|matrix", leaf):  # of a Linear of one's own
+            leaf = "bare"
+        elif owner and t.ndim < 3 and re.fullmatch(r"(?i)b|biases", leaf) and 1 in (*t.shape, t.ndim):
+            leaf = "bias"
+        elif partner and t.ndim > 1:  # the biases of the heads: b_Q [head, d] beside W_Q [head, d_model, d]
             owner, leaf = partner, "bias"
         elif leaf not in ("weight", "bias") and t.ndim > 1:
             owner, leaf = name, "weight" if leaf.endswith("weight") else "bare"

@@ -7,6 +7,7 @@ is known to go wrong, stays in the process that judges. A message is two lengths
 import ast
 import contextlib
 import importlib
+import importlib.metadata
 import inspect
 import io
 import json
@@ -32,8 +33,20 @@ from torch import Tensor, nn
 MODULE = "submission"
 LARGEST_ANSWER = 64 * 1024**2
 SECONDS_FOR_A_STATEMENT = 5.0
+USUAL_VOCABULARY = 23
 Header = dict[str, Any]
 SIMPLE = (int, float, str, bool, type(None))
+
+
+installed_version = importlib.metadata.version
+
+
+def version_of(distribution_name: str) -> str:
+    """A package asks for its own version as it is imported, and is a folder here that was never installed."""
+    try:
+        return installed_version(distribution_name)
+    except importlib.metadata.PackageNotFoundError:
+        return "0"
 
 
 class TooSlowError(BaseException):
@@ -152,6 +165,7 @@ class Worker:
         lines = source.splitlines(keepends=True)
         linecache.cache[filename] = (len(source), None, lines, filename)
         flags = 0
+        importlib.metadata.version = version_of
         tree = ast.parse(source, filename)
         self.numpy = {"numpy"} == imported(tree) & {"numpy", "torch"}
         for statement in tree.body:
@@ -171,6 +185,8 @@ class Worker:
                     exec(code, module.__dict__)
             except (Exception, SystemExit, TooSlowError) as error:
                 self.skipped.append({**self.explain(error), "line": statement.lineno})
+                if isinstance(statement, ast.Assign):
+                    module.__dict__.update(usual_numbers(statement))
         self.names = {
             name: value
             for name, value in vars(module).items()
@@ -445,14 +461,15 @@ def add_forward(kind: type[nn.Module]) -> None:
 
 
 def fill_lazy(made: nn.Module, width: int = 12) -> None:
-    """Layers that learn their width from their first input (nn.LazyLinear) are given one of the usual width."""
-    lazy = [p for p in made.parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
-    taken = parameters_of(made.forward) or []
-    n_required = sum(not p["optional"] for p in taken)
-    for n in range(n_required, 0, -1) if lazy else ():
-        with contextlib.suppress(Exception), torch.no_grad():
-            made(*([torch.zeros(2, 5, width)] * n), *([None] * (n_required - n)))
-            return
+    """Layers that learn their width from their first input (nn.LazyLinear) are given one: vectors of the usual width, or ids."""
+    if not any(isinstance(p, nn.parameter.UninitializedParameter) for p in made.parameters()):
+        return
+    n_required = sum(not p["optional"] for p in parameters_of(made.forward) or [])
+    for given in (torch.zeros(2, 5, width), torch.zeros(2, 5, dtype=torch.long)):
+        for n in range(n_required, 0, -1):
+            with contextlib.suppress(Exception), torch.no_grad():
+                made(*([given] * n), *([None] * (n_required - n)))
+                return
 
 
 def plain_tensors(made: nn.Module) -> dict[str, Tensor]:
@@ -470,15 +487,29 @@ def weights_of(made: Any) -> dict[str, Tensor]:
     if isinstance(made, nn.Module):
         own: dict[str, Tensor] = dict(made.named_parameters())
         return own or plain_tensors(made)
-    found: dict[str, Tensor] = {}
-    for name, value in getattr(made, "__dict__", {}).items():
-        if isinstance(value, nn.Module):
-            found.update({f"{name}.{n}": p for n, p in value.named_parameters()})
-        elif isinstance(value, Tensor) and value.is_floating_point() and value.is_leaf:
-            found[name] = value
-        elif type(value).__module__ == "numpy" and getattr(value, "ndim", 0) > 0 and value.dtype.kind == "f":
-            found[name] = torch.from_numpy(value)  # the same memory
-    return found
+    return dict(_arrays(made, ""))
+
+
+GRADIENT = re.compile(r"d_?[WwBb](_?\w{1,3})?|grads?(_.*)?|.*_grads?")
+
+
+def _arrays(value: Any, path: str, depth: int = 0) -> Iterator[tuple[str, Tensor]]:
+    """Tensors and arrays of numbers in an object, in what it is made of, and in lists; gradients are left out."""
+    inner = dict(enumerate(value)) if isinstance(value, list | tuple) else getattr(value, "__dict__", {})
+    for name, own in inner.items():
+        place = f"{path}.{name}".lstrip(".")
+        if GRADIENT.fullmatch(str(name)):
+            continue
+        if isinstance(own, nn.Module):
+            yield from ((f"{place}.{n}", p) for n, p in own.named_parameters())
+        elif isinstance(own, Tensor):
+            if own.is_floating_point() and own.is_leaf:
+                yield place, own
+        elif type(own).__module__ == "numpy":
+            if getattr(own, "ndim", 0) > 0 and own.dtype.kind == "f":
+                yield place, torch.from_numpy(own)  # the same memory
+        elif depth < 5 and (isinstance(own, list | tuple) or type(own).__module__ not in ("builtins", "numpy.random")):
+            yield from _arrays(own, place, depth + 1)
 
 
 def numbers_of(made: Any) -> dict[str, Any]:
@@ -507,6 +538,12 @@ def imported(tree: ast.Module) -> set[str]:
         elif isinstance(statement, ast.ImportFrom):
             found.add((statement.module or "").split(".")[0])
     return found
+
+
+def usual_numbers(statement: ast.Assign) -> dict[str, int]:
+    """A number for what an assignment would have counted in a text that is not there: `vocab_size = len(chars)`."""
+    names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    return {n: USUAL_VOCABULARY for n in names if re.fullmatch(r"(?i)\w*vocab(ulary)?_?(size|len)|n_?vocab", n)}
 
 
 def is_main(statement: ast.stmt) -> typing.TypeGuard[ast.If]:

@@ -304,8 +304,26 @@ def block_readings(
                     error = error or problem
             if worked:
                 break
+    if n == 0 and n_most != N_QUERY and takes_length(candidate):  # of one length only, perhaps
+        fewer = {**sizes, "n_tokens": N_QUERY}
+        for reading in block_readings(
+            candidate,
+            wire,
+            role_sets=role_sets,
+            masks=masks,
+            cross_masks=cross_masks,
+            sizes=fewer,
+            extra=extra,
+            n_most=N_QUERY,
+        ):
+            n += 1
+            yield reading
     if n == 0 and error is not None:
         raise error
+
+
+def takes_length(candidate: Candidate) -> bool:
+    return any(role_of(p["name"], ("n_tokens",), SIZE_NAMES) for p in candidate.facts.get("init") or [])
 
 
 def _of_assignment(

@@ -185,11 +185,15 @@ def rest_wirings(
     last = [w for path, w in norms(rest) if w["weight"].shape == (d,) and not re.search(r"(?i)emb", path)]
     ends: list[tuple[Tensor | None, Tensor | None]] = [(weight, bias) for _, weight, bias in heads[-1:]]
     ends += [(None, None), *((t, None) for _, t in (tables[:1] if not ends else ()))]
-    for head, bias in ends:
+    places = position_tables(rest, facts, d)
+    embedded = [(tables[0][1] if tables else None, places[0] if places else None)]
+    if len(tables) == 2 and not places:  # one of them may be positions, whatever it is called
+        embedded += [(tables[0][1], tables[1][1]), (tables[1][1], tables[0][1])]
+    for (tokens, positions), (head, bias) in itertools.product(embedded, ends):
         yield {
-            "tokens": tables[0][1] if tables else None,
+            "tokens": tokens,
             "all tables": [t for _, t in tables],
-            "positions": next(iter(position_tables(rest, facts, d)), None),
+            "positions": positions,
             "segments": next((t for n, t in rest.items() if t.shape[1:] == (d,) and re.search(SEGMENT, n)), None),
             "embedding norm": first[0] if first else None,
             "head": head,
@@ -213,6 +217,16 @@ def is_table(name: str, facts: Mapping[str, Any]) -> bool:
     return facts["modules"].get(name.rpartition(".")[0], "").endswith("Embedding")
 
 
+def is_position(name: str) -> bool:
+    """Whether the last part of a path that says so says position, and not token.
+
+    >>> is_position("pos_emb.embedding.weight"), is_position("token_and_position.tok.weight")
+    (True, False)
+    """
+    said = [part for part in name.split(".") if re.search(rf"{POSITION}|tok|word|vocab", part)]
+    return bool(said) and re.search(POSITION, said[-1]) is not None
+
+
 def token_tables(rest: Mapping[str, Tensor], facts: Mapping[str, Any], d: int) -> list[tuple[str, Tensor]]:
     """Embeddings of tokens, by the kind of their module or by their names."""
     return [
@@ -221,7 +235,7 @@ def token_tables(rest: Mapping[str, Tensor], facts: Mapping[str, Any], d: int) -
         if t.ndim == 2
         and t.shape[1] == d
         and not re.search(SEGMENT, n)
-        and not re.search(rf"{POSITION}", n.removesuffix(".weight").rpartition(".")[2])
+        and not is_position(n)
         and (is_table(n, facts) or (t.shape[0] == VOCAB and re.search(r"(?i)emb|tok|wte|vocab|input", n)))
         and (is_table(n, facts) or not re.search(r"(?i)head|out|proj|fc|generator|unembed", n))
     ]
@@ -238,7 +252,7 @@ def position_tables(rest: Mapping[str, Tensor], facts: Mapping[str, Any], d: int
         and t.ndim in (2, 3)
         and n not in tokens
         and t.numel() >= N * d
-        and (re.search(POSITION, n) or (t.numel() in usual and re.search(r"(?i)emb", n)))
+        and (is_position(n) or (t.numel() in usual and re.search(r"(?i)emb", n)))
     ]
 
 
