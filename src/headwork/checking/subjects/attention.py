@@ -9,19 +9,9 @@ import torch
 from torch import Tensor
 
 from headwork.checking import equations
-from headwork.checking.calling import (
-    KIND_OF_RANK,
-    MEANINGS,
-    Assignment,
-    Candidate,
-    assignments,
-    call,
-    encode_mask,
-    make,
-    pick,
-    random_visible,
-    role_of,
-)
+from headwork.checking.calling import Assignment, Candidate, assignments, call, pick, role_of
+from headwork.checking.constructing import make
+from headwork.checking.mask_meanings import KIND_OF_RANK, MEANINGS, encode_mask, random_visible
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.runner import ProgramError, Result
 from headwork.checking.subjects.blocks import weight_arguments

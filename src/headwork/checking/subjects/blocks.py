@@ -10,19 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwork.checking.calling import (
-    KIND_OF_RANK,
-    MEANINGS,
-    Assignment,
-    Candidate,
-    assignments,
-    call,
-    encode_mask,
-    make,
-    random_visible,
-    role_of,
-    tensors_of,
-)
+from headwork.checking.calling import Assignment, Candidate, assignments, call, role_of, tensors_of
+from headwork.checking.constructing import make
+from headwork.checking.mask_meanings import KIND_OF_RANK, MEANINGS, encode_mask, random_visible
 from headwork.checking.names import SIZE_NAMES
 from headwork.checking.option import Case, Reading, Weights
 from headwork.checking.pointing import is_whole, own_source

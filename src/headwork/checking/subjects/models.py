@@ -12,19 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.checking import equations
-from headwork.checking.calling import (
-    KIND_OF_RANK,
-    MEANINGS,
-    Assignment,
-    Candidate,
-    assignments,
-    call,
-    encode_mask,
-    random_visible,
-    role_of,
-    tensors_of,
-)
+from headwork.checking.calling import Assignment, Candidate, assignments, call, role_of, tensors_of
 from headwork.checking.layering import all_layers, eps_of, kind_of_norms, split_layers
+from headwork.checking.mask_meanings import KIND_OF_RANK, MEANINGS, encode_mask, random_visible
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.runner import ProgramError
 from headwork.checking.subjects import images, layers

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from headwork.checking.calling import Assignment, Candidate, assignments, call, make
+from headwork.checking.calling import Assignment, Candidate, assignments, call
+from headwork.checking.constructing import make
 from headwork.checking.runner import Made, ProgramError, Result
 from headwork.checking.subjects.blocks import USUAL_SIZES
 from headwork.checking.wiring import random_parameters
