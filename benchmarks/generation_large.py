@@ -14,7 +14,6 @@ import platform
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +23,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 import transformers
+from contest import CLOCKS
 
 import headwork as hw
 from headwork.functional.int4 import Int4Matrix
@@ -32,7 +32,6 @@ from headwork.generation import generate
 from headwork.layers.linear import affine_map
 
 VOCAB, N_PROMPT, N_LONG = 50_257, 16, 512
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 Runs = dict[str, Callable[[], object]]
 
 
