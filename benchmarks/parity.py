@@ -1,4 +1,4 @@
-"""How far ours are from transformers, family by family: `python -m benchmarks.parity` prints the table of docs/pretrained.md.
+"""How far ours are from transformers, family by family: `python -m benchmarks.parity` prints the table in the docs.
 
 Each small model of tests/hub/checkpoints.py is built by transformers with random weights, saved, loaded here and run by
 both on batches without padding, padded on the right and on the left; then saved from here, and run by both again. A row
