@@ -27,7 +27,7 @@ from headwork.functional.attention import (
 from headwork.functional.fused import fused_attention
 from headwork.functional.processor import check_products
 from headwork.functional.soft_cap import capped_attention, capped_attention_weights, soft_cap
-from headwork.layers.cache import AttentionCache, KeysAndValues
+from headwork.layers.cache import AttentionCache, FixedCache, GrowingCache, KeysAndValues
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import HeadwiseLinear, OneToken, affine, linear
 from headwork.layers.norm import AnyNorm, make_norm
@@ -168,21 +168,21 @@ class MultiHeadAttention(nn.Module):
         relative, window, is_fused, attend_hidden = self.relative, self.window, self._is_fused(), self._attention()
 
         def attend(
-            x: Float[Tensor, "batch d_model"],
+            x: Tensor,
             visible: Tensor | None,
             bias: Tensor | None,
             rotation: Rotation | None,
-            cache: AttentionCache,
-        ) -> Float[Tensor, "batch d_out"]:
-            def project() -> KeysAndValues:
-                k = key(x)
-                v = value(x).view(-1, n_kv_heads, 1, d_value)
-                v = v if residual is None else residual(v)
-                return k if rotation is None else rotation.rotate(k), v
-
+            cache: GrowingCache | FixedCache,
+        ) -> Tensor:
             q = query(x)
-            q = q if rotation is None else rotation.rotate(q)
-            k, v = cache(project)
+            if isinstance(cache, FixedCache):
+                k, v = cache.known()
+            else:
+                k, v = key(x), value(x).view(-1, n_kv_heads, 1, d_value)
+                v = v if residual is None else residual(v)
+                if rotation is not None:
+                    q, k = rotation.rotate(q), rotation.rotate(k)
+                k, v = cache.append(k, v)
             if window is not None and k.shape[2] > window:
                 k, v = k[:, :, -window:], v[:, :, -window:]
                 visible, bias = (None if t is None else t[..., -window:] for t in (visible, bias))

@@ -180,12 +180,7 @@ class Stack(nn.Module):
         table = learned.table if learned is not None and self.embedding_norm is None and not self.local_layers else None
         is_local = [self.local_positions is not None and i in self.local_layers for i in range(len(layers))]
 
-        def run(
-            x: Float[Tensor, "batch d_model"],
-            visible: Bool[Tensor, "batch key"] | None,
-            cache: DecoderCache,
-            memory_visible: Bool[Tensor, "batch memory_token"] | None = None,
-        ) -> Float[Tensor, "batch d_model"]:
+        def run(x: Tensor, visible: Tensor | None, cache: DecoderCache, memory_visible: Tensor | None = None) -> Tensor:
             n_past = cache.n_tokens
             if table is not None and visible is None:  # every row has the same position
                 x, bias, rotation = x + table[n_past], None, None
