@@ -147,7 +147,7 @@ def say_what_comes(
     if type(display) is not Quiet and not plan.sequential and not is_sharded and step < plan.n_steps:
         epoch, indices = plan.parts(0)[0]
         batch = to_device(data.train.batch(indices, epoch), fabric.device)
-        display.say(str(estimate(model, task, batch, len(data.valid), plan, step, fabric.autocast)))
+        display.say(str(estimate(model, task, batch, len(data.valid), plan, step, autocast=fabric.autocast)))
 
 
 class Step(NamedTuple):
