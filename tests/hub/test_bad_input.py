@@ -116,6 +116,16 @@ def test_settings_that_are_not_there_are_refused_by_name(
     assert "config.json: " in str(refused.value)
 
 
+def test_settings_without_a_type(tmp_path: Path) -> None:
+    folder = folder_of("llama", tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    del config["model_type"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert hw.hub.is_pretrained(folder)  # not one of ours that is damaged
+    with pytest.raises(ValueError, match=r"model_type must be one of bert, .* got None"):
+        load_pretrained(folder)
+
+
 def test_mistral_without_a_word_on_its_window_has_one(tmp_path: Path) -> None:
     folder = folder_of("mistral", tmp_path)
     config = json.loads((folder / "config.json").read_text())
