@@ -100,6 +100,16 @@ class LMHead(nn.Module):
         return embedding.table if self.weight is None else self.weight
 
 
+def check_grid(
+    image: Float[Tensor, "batch channel row column"], n_channels: int, patch: tuple[int, int]
+) -> tuple[int, int]:
+    """How many (rows, columns) of patches an image of so many channels has."""
+    grid = grid_of(image, patch)
+    if image.shape[1] != n_channels:
+        raise ValueError(f"image must have {n_channels} channels, got {image.shape[1]}")
+    return grid
+
+
 class PatchEmbedding(nn.Module):
     """One linear map for every patch of an image, stored as the convolution it is equal to.
 
@@ -124,10 +134,7 @@ class PatchEmbedding(nn.Module):
 
     def grid(self, image: Float[Tensor, "batch channel row column"]) -> tuple[int, int]:
         """How many (rows, columns) of patches the image has."""
-        grid = grid_of(image, self.patch)
-        if image.shape[1] != self.n_channels:
-            raise ValueError(f"image must have {self.n_channels} channels, got {image.shape[1]}")
-        return grid
+        return check_grid(image, self.n_channels, self.patch)
 
     def extra_repr(self) -> str:
         return f"n_channels={self.n_channels}, patch={self.patch}, d_model={len(self.weight)}"
@@ -194,7 +201,9 @@ class ConvolutionalStem(nn.Module):
             x = norm(convolution(x)).relu()
         return rearrange(last(x), "batch channel row column -> batch (row column) channel")
 
-    grid = PatchEmbedding.grid
+    def grid(self, image: Float[Tensor, "batch channel row column"]) -> tuple[int, int]:
+        """How many (rows, columns) of tokens the image has."""
+        return check_grid(image, self.n_channels, self.patch)
 
 
 def make_patches(

@@ -75,11 +75,12 @@ def muon_groups(config: Muon, model: nn.Module) -> list[dict[str, Any]]:
     [(2, 0.95), (2, None), (7, None)]
     """
     description = describe(model)
-    layers = ("",) if description is None else tuple(f"{name}." for name in description.layers)
     hidden = {
         id(parameter)
         for name, parameter in model.named_parameters()
-        if name.startswith(layers) or (parameter.ndim == 4 and parameter.shape[1] != description.n_channels)
+        if description is None
+        or name.startswith(tuple(f"{layer}." for layer in description.layers))
+        or (parameter.ndim == 4 and parameter.shape[1] != description.n_channels)
     }
     slower = config.adamw.lr / config.lr
     groups: list[dict[str, Any]] = []

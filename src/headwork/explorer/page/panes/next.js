@@ -35,9 +35,9 @@ export function nextPane(context) {
   const { described, store, session, newLive } = context;
   const goesOn = described.can.includes("Continue");
   const title = described.output === "next token" ? words.next : words.otherNext;
-  const list = h("div", {});
-  const note = h("p", { class: "note" });
-  const continued = h("p", { class: "continued", "aria-live": "polite" });
+  const list = h("div");
+  const note = h("p.note");
+  const continued = h("p.continued", { "aria-live": "polite" });
   const slider = (name, label, min, max, step, show) => {
     const id = `hw-${name}`;
     const output = h("output", { htmlFor: id });
@@ -49,11 +49,10 @@ export function nextPane(context) {
     };
     update();
     store.on(["sampling"], update);
-    return h("label", { class: "slider", htmlFor: id }, h("span", {}, label), input, output);
+    return h("label.slider", { htmlFor: id }, h("span", label), input, output);
   };
   const sliders = h(
-    "div",
-    { class: "sliders" },
+    "div.sliders",
     slider("temperature", "temperature", 0.1, 2.5, 0.05, (v) => v.toFixed(2)),
     slider("top_k", "top-k", 0, 50, 1, (v) => (v ? String(v) : "all")),
     slider("top_p", "top-p", 0.05, 1, 0.05, (v) => v.toFixed(2)),
@@ -66,7 +65,7 @@ export function nextPane(context) {
       continued.textContent = header.text;
       if (header.ended) note.textContent = "The model has ended its text.";
     },
-    (sentence) => (note.textContent = sentence),
+    note,
   );
   const go = async (n, greedy) => {
     const { temperature, top_k, top_p } = store.get("sampling");
@@ -87,8 +86,7 @@ export function nextPane(context) {
   };
   const buttons = goesOn
     ? h(
-        "div",
-        { class: "row" },
+        "div.row",
         h("button", { onclick: () => go(1, false) }, "Sample one"),
         h("button", { onclick: () => go(1, true) }, "Take the likeliest"),
         h("button", { onclick: () => go(24, false) }, "Continue 24 tokens"),
