@@ -61,8 +61,8 @@ def quantize(model: nn.Module, *, bits: int = 8) -> nn.Module:
     quantised = copy.deepcopy(model, {**rounded}).eval().requires_grad_(False)  # what is in the memo is not copied
     if precise:
         for attention in _parts(quantised, MultiHeadAttention):
-            for name, child in attention.named_children():
-                if name != "out":  # norms and codes of positions meet queries and keys
+            for child in attention.children():
+                if not isinstance(child, Int8Linear):  # norms and codes of positions meet queries and keys
                     child.double()
     return quantised
 

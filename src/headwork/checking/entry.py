@@ -4,7 +4,6 @@ import contextlib
 import inspect
 import re
 import textwrap
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +13,12 @@ import torch
 from torch import nn
 
 from headwork.checking import finding, runner
-from headwork.checking.calling import Candidate, missing_parts, unknown_arguments
-from headwork.checking.flags import try_flags
-from headwork.checking.invariants import Broken, broken
-from headwork.checking.judging import Evidence, Explanation, explain, gather
-from headwork.checking.option import Mistake
-from headwork.checking.pointing import Line, find_line, in_cell, names_bound_at, own_source
-from headwork.checking.report import Finding, Report
+from headwork.checking.calling import Candidate
+from headwork.checking.problems import missing_words, words_of
+from headwork.checking.report import Report
 from headwork.checking.runner import ForkServer, Program, ProgramDiedError, ProgramError, Walls
-from headwork.checking.shrinking import pair, smallest_case
-from headwork.checking.subjects.attention import NO_CAUSAL
-from headwork.checking.subjects.blocks import USUAL_SIZES
 from headwork.checking.subjects.every import SUBJECTS
+from headwork.checking.verdict import judge
 
 
 def subject_names() -> tuple[str, ...]:
@@ -148,7 +141,7 @@ def _check_source(
         if name is not None and name not in facts["names"]:
             from headwork.checks import nearest
 
-            missing = _missing(facts)
+            missing = missing_words(facts)
             if re.search(rf"(?m)^\s*(def|class)\s+{re.escape(name)}\b", source):
                 return [
                     Report(
@@ -176,7 +169,7 @@ def _check_source(
         if guessed:
             reports = [r for r in reports if r.verdict in ("right", "wrong")]
         if not reports:
-            missing = _missing(facts)
+            missing = missing_words(facts)
             if missing and not facts["names"]:
                 return [Report(shown, path.name, "", "failed", f"It could not run: {missing}.")]
             there = ", ".join(list(facts["names"])[:8]) or "no functions or classes"
@@ -184,7 +177,7 @@ def _check_source(
                 f"nothing to check was found in {path}: it has {there}; a NAME and --as SUBJECT, or a comment `# headwork: attention` above"
                 " a definition, says what is what"
             )
-        skipped = tuple(f"line {s['line']} was left out: {_words(s)}" for s in facts["skipped"])
+        skipped = tuple(f"line {s['line']} was left out: {words_of(s)}" for s in facts["skipped"])
         return [_with_notes(r, skipped) for r in reports]
     finally:
         program.close()
@@ -219,21 +212,6 @@ def _load(
     except (ProgramError, ProgramDiedError):
         program.close()
         raise
-
-
-def _words(problem: dict[str, Any]) -> str:
-    kind, message = problem["type"], problem["message"]
-    if kind == "ModuleNotFoundError":
-        return f"the package {problem['missing']!r} is not installed"
-    if kind == "TooSlowError":
-        return "it took more than 5 seconds (does it train there?)"
-    if kind == "EOFError":
-        return "it asks for input"
-    return f"{kind}: {message}".rstrip(": ")
-
-
-def _missing(facts: dict[str, Any]) -> str:
-    return "; ".join(f"line {s['line']}: {_words(s)}" for s in facts["skipped"][:2])
 
 
 def check_class(
@@ -274,297 +252,3 @@ def check_class(
                 submission.name,
                 reports or [Report(submission.name, submission.name, "", "failed", "Nothing was found to check.")],
             )
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """The tensors are small: a second thread costs more than it gives, and much more on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def judge(candidate: Candidate, found: finding.Found, hints: int = 3) -> Report:
-    """The subject that explains a candidate best, as a report."""
-    with one_thread():
-        return _judge(candidate, found, hints)
-
-
-def _judge(candidate: Candidate, found: finding.Found, hints: int) -> Report:
-    candidate.program.errors.clear()
-    best: tuple[float, Evidence, Explanation | None] | None = None
-    problem: ProgramError | ProgramDiedError | None = None
-    start = time.process_time()
-    for i, subject in enumerate(found.subjects):
-        if time.process_time() - start > 40 and best is not None:
-            break
-        try:
-            evidence = gather(candidate, subject)
-            explanation = explain(evidence, seconds=4.0 if found.sure else 1.5) if evidence.readings else None
-            if explanation is not None and explanation.mistakes and not _is_exact(explanation, candidate):
-                explanation = None
-        except (ProgramError, ProgramDiedError) as error:
-            problem = error
-            if isinstance(error, ProgramDiedError):
-                break
-            continue
-        problem = evidence.error or problem
-        rank = (
-            3.0
-            if not evidence.readings
-            else 2.5 + 0.2 * subject.strict  # what may be another architecture is not accused
-            if explanation is None
-            else len(explanation.mistakes) * 0.9
-        ) + 0.01 * i
-        if best is None or rank < best[0]:
-            best = (rank, evidence, explanation)
-        if explanation is not None and not explanation.mistakes:
-            break
-    if best is None or not best[1].readings:
-        return _could_not_run(candidate, found, problem, hints)
-    try:
-        return _report(candidate, found, best[1], best[2], hints)
-    except ProgramDiedError as error:
-        return _could_not_run(candidate, found, error, hints)
-
-
-def _is_exact(explanation: Explanation, candidate: Candidate) -> bool:
-    """A mistake that agrees only roughly is one only where the program computes in single precision."""
-    return explanation.exact or bool(
-        not candidate.source
-        or re.search(r"(?i)float|half|type_as|torch\.tensor\(|as_tensor|\.to\(|dtype", candidate.source)
-    )
-
-
-def _could_not_run(
-    candidate: Candidate, found: finding.Found, problem: ProgramError | ProgramDiedError | None, hints: int
-) -> Report:
-    subject = found.subjects[0].title if found.sure and found.subjects else ""
-    if problem is None and candidate.program.errors:
-        of_names = [
-            e
-            for e in candidate.program.errors
-            if e.kind in ("NameError", "AttributeError", "ImportError", "ModuleNotFoundError")
-        ]
-        problem = (of_names or candidate.program.errors)[0]
-    if isinstance(problem, ProgramError):
-        line = f" (line {problem.line})" if problem.line else ""
-        sentence = _problem_words(problem) + line
-        skipped = candidate.everything.get("skipped", []) if candidate.source else []
-        reasons = [
-            s for s in skipped if problem.missing in {s.get("missing"), *names_bound_at(candidate.source, s["line"])}
-        ]
-        if problem.missing and reasons:
-            sentence = f"It could not run: {_words(reasons[0])} (line {reasons[0]['line']})"
-        elif unknown := unknown_arguments(candidate, USUAL_SIZES):
-            sentence = (
-                f"It could not be made: what its constructor wants as {', '.join(unknown)} was not understood ({problem}); make"
-                f" one in the file (mine = {candidate.name}(...)), and check mine"
-            )
-    elif problem is not None:
-        sentence = f"It could not run: {problem}"
-    elif missing := missing_parts(candidate, USUAL_SIZES):
-        sentence = (
-            f"It could not be made: its constructor takes modules ({', '.join(missing)}) that no class of the file makes;"
-            f" make one in the file (mine = {candidate.name}(...)), and check mine"
-        )
-    else:
-        arguments = ", ".join(p["name"] for p in candidate.parameters)
-        sentence = (
-            f"It could not be called: its arguments ({arguments}) were not understood; --as SUBJECT says what it is"
-        )
-    return Report(
-        candidate.filename,
-        candidate.name,
-        subject,
-        "failed",
-        sentence + ".",
-        line=candidate.facts.get("line"),
-        hints=hints,
-        seed=candidate.program.first_seed,
-    )
-
-
-def _problem_words(problem: ProgramError) -> str:
-    if problem.kind == "TooSlowError":
-        return "It did not come to an end within 20 seconds"
-    if "can't allocate memory" in problem.message or problem.kind == "MemoryError":
-        return "It asked for more memory than it may have (4 GB)"
-    if problem.kind == "EOFError":
-        return "It asks for input"
-    if problem.kind == "SystemExit":
-        return "It ended itself"
-    if "CUDA" in problem.message:
-        return "It needs a GPU (CUDA), and check runs on the processor: use x.device instead of 'cuda'"
-    return f"It could not run: {problem}"
-
-
-def _report(
-    candidate: Candidate, found: finding.Found, evidence: Evidence, explanation: Explanation | None, hints: int
-) -> Report:
-    subject = evidence.subject
-    faults = broken(candidate, evidence, explanation)
-    notes = [b.sentence for b in faults if b.mild]
-    hard = [b for b in faults if not b.mild]
-    read_as = explanation.reading.said if explanation else evidence.readings[0][0].said
-    common: dict[str, Any] = {
-        "file": candidate.filename, "name": candidate.name, "subject": subject.title, "line": candidate.facts.get("line"), "hints": hints, "seed": candidate.program.first_seed,
-    }  # fmt: skip
-    if explanation is None:
-        if hard:
-            findings = tuple(_of_broken(candidate, b) for b in hard)
-            return Report(
-                verdict="wrong",
-                sentence=findings[0].sentence,
-                findings=findings,
-                read_as=read_as,
-                notes=tuple(notes),
-                certainty="it agrees with no known mistake; this holds for every right program",
-                **common,
-            )
-        own = own_source(candidate.source, candidate.name) if candidate.source else ""
-        if re.search(r"\.half\(|float16|torch\.half", own):
-            sentence = "It computes in half precision, which is too coarse to tell right from wrong: let it compute in the dtype of its input, and check it again."
-            return Report(verdict="unknown", sentence=sentence, read_as=read_as, notes=tuple(notes), **common)
-        certain = found.sure and re.search(subject.certain, finding.snake(candidate.name))
-        if subject.strict and certain and evidence.readings[0][0].facts.get("named", True):
-            sentence = f"This is not {subject.title}, and no mistake that is known gives its numbers."
-            finding_ = Finding("unexplained", sentence, ("Compare with the definition.", "Which step differs?"), None)
-            return Report(
-                verdict="wrong",
-                sentence=sentence,
-                findings=(finding_,),
-                read_as=read_as,
-                notes=tuple(notes),
-                case=_case_of_evidence(evidence),
-                **common,
-            )
-        sentence = f"It is not known what this is: it agrees neither with {subject.title} nor with a mistake that is known (it may be another architecture)."
-        return Report(verdict="unknown", sentence=sentence, read_as=read_as, notes=tuple(notes), **common)
-    mistakes = list(explanation.mistakes)
-    if re.search(r"(?i)causal|masked", candidate.name) and _sees_the_future(explanation):
-        mistakes.append(NO_CAUSAL)
-    findings = (
-        *(_of_mistake(candidate, m) for m in mistakes),
-        *(_of_broken(candidate, b) for b in hard if not mistakes),
-    )
-    read_as = (*read_as, *subject.said(explanation.how))
-    notes += _other_notes(explanation)
-    if not findings and explanation.reading.facts.get("partial"):
-        masked = [r for r, _, _ in evidence.readings if r.facts.get("meaning") and not r.facts.get("partial")]
-        if masked:
-            sentence = f"It is right where nothing is hidden, but with a mask it agrees with nothing that is known, whatever the mask may mean ({len(masked)} ways were tried)."
-            return Report(verdict="unknown", sentence=sentence, read_as=read_as, notes=tuple(notes), **common)
-    if not findings:
-        tried = try_flags(candidate, subject, explanation)
-        if tried.wrong:
-            flag, wrong, those = tried.wrong[0]
-            return _wrong(candidate, wrong, those, f"With {flag.said}: ", tuple(notes), common)
-        sentence = f"Right: equal to {subject.title} {'to 1e-7' if explanation.exact else 'to 3e-5 (it computes in single precision somewhere)'} on {explanation.n_inputs} random inputs."
-        return Report(
-            verdict="right",
-            sentence=sentence,
-            read_as=read_as,
-            notes=tuple(notes),
-            certainty="; ".join(
-                [
-                    *([f"right as well with {', '.join(tried.right)}"] if tried.right else []),
-                    f"not looked at: {', '.join([*tried.not_looked_at, 'half precision', 'speed', 'training'])}",
-                ]
-            ),
-            not_looked_at=tried.not_looked_at,
-            **common,
-        )
-    return _wrong(candidate, explanation, tuple(mistakes), "", tuple(notes), common, hard)
-
-
-def _wrong(
-    candidate: Candidate,
-    explanation: Explanation,
-    mistakes: tuple[Mistake, ...],
-    when: str,
-    notes: tuple[str, ...],
-    common: dict[str, Any],
-    hard: Sequence[Broken] = (),
-) -> Report:
-    findings = (
-        *(_of_mistake(candidate, m, when) for m in mistakes),
-        *(_of_broken(candidate, b) for b in hard if not mistakes),
-    )
-    certainty = f"certain: agrees with {'that mistake' if len(findings) == 1 else 'these mistakes together'} on {explanation.n_inputs} of {explanation.n_inputs} inputs, and with nothing else known"
-    if explanation.others:
-        others = " or ".join(" and ".join(m.sentence for m in o) for o in explanation.others[:2])
-        certainty = f"agrees on {explanation.n_inputs} of {explanation.n_inputs} inputs; so would: {others}"
-    if not mistakes:
-        certainty = "its numbers are right in one call; this is not"
-    case = smallest_case(replace(explanation, mistakes=mistakes)) if mistakes else None
-    shown = None if case is None else (case[0], *pair(case[1], case[2]))
-    return Report(
-        verdict="wrong",
-        sentence=findings[0].sentence,
-        findings=findings,
-        read_as=(*explanation.reading.said, *explanation.subject.said(explanation.how)),
-        notes=notes,
-        certainty=certainty,
-        case=shown,
-        **common,
-    )
-
-
-def _sees_the_future(explanation: Explanation) -> bool:
-    roles = explanation.reading.facts.get("roles", ())
-    masked = "mask" in str(explanation.reading.said) and "no mask" not in str(explanation.reading.said)
-    return not explanation.how.get("causal") and not masked and tuple(roles) == ("x",)
-
-
-def _case_of_evidence(evidence: Evidence) -> tuple[str, str, str] | None:
-    from headwork.checking.shrinking import describe
-
-    reading, case, yours = evidence.readings[0]
-    try:
-        right = evidence.subject.expected(case, reading, reading.wirings[0], {})
-    except (RuntimeError, KeyError, ValueError, IndexError):
-        return None
-    return describe(case), *pair(yours, right)
-
-
-def _other_notes(explanation: Explanation) -> list[str]:
-    """A query that sees nothing: NaN is usual, and said."""
-    case = explanation.subject.cases(explanation.reading, 0)
-    visible = case.get("visible")
-    if visible is None or visible.ndim != 4:
-        return []
-    case["visible"] = visible.clone()
-    case["visible"][:, :, 0] = False
-    try:
-        output = explanation.reading.run(case).get("output")
-    except (ProgramError, ProgramDiedError):
-        return []
-    if output is None or not bool(output.isnan().any()):
-        return []
-    return ["a query that sees nothing returns NaN (this is usual; Headwork returns zeros)"]
-
-
-def _of_mistake(candidate: Candidate, mistake: Mistake, when: str = "") -> Finding:
-    line = _line(candidate, mistake.point)
-    sentence = when + (mistake.sentence[0].lower() + mistake.sentence[1:] if when else mistake.sentence)
-    return Finding(mistake.name, sentence, (mistake.look, mistake.ask), line, mistake.claim)
-
-
-def _line(candidate: Candidate, point: Sequence[str]) -> Line | None:
-    line = find_line(candidate.source, candidate.name, point) if candidate.source else None
-    return in_cell(candidate.source, line) if line is not None and candidate.filename.endswith(".ipynb") else line
-
-
-def _of_broken(candidate: Candidate, fault: Broken) -> Finding:
-    line = _line(candidate, fault.point)
-    return Finding(
-        fault.name,
-        fault.sentence,
-        ("An invariant is broken.", "What should not change the result, and does?"),
-        line,
-        fault.claim,
-    )

@@ -19,7 +19,7 @@ OTHER_FRAMEWORKS = {
     "paddle": "Paddle",
     "mindspore": "MindSpore",
 }
-NOT_CANDIDATES = r"test.*|.*(dummy|placeholder|mock|stub|normalize_).*|.*(_test|dataset|tokenizer|trainer|config|args|scheduler|optimizer|loader|configuration|error)|main|train.*|plot.*|show.*|visual.*|run.*|load.*|save.*|get_(data|batch).*|clones?|evaluate.*|generate.*|__.*|.*(_example|_demo|_usage)|(transformer|token|input|word|encoder|decoder|bert)_?embeddings?|.*(_block_list|_wrapper_base)"
+NOT_CANDIDATES = r"test.*|.*(dummy|placeholder|mock|stub|normalize_).*|.*(_test|dataset|tokenizer|trainer|config|args|scheduler|optimizer|loader|configuration|error)|main|train.*|plot.*|show.*|visual.*|run.*|load.*|save.*|get_(data|batch).*|clones?|evaluate.*|generate.*|__.*|.*(_example|_demo|_usage)|estimate_.*|sequential_?(en|de)coder|.*(rnn|lstm|gru|resnet|res_next|bo_?w|cnn|conv_?net)(_.*)?|(transformer|token|input|word|encoder|decoder|bert)_?embeddings?|.*(_block_list|_wrapper_base)"
 
 
 class UnreadableError(ValueError):
@@ -111,7 +111,7 @@ def find(
     as_: str | None = None,
 ) -> list[Found]:
     """The candidates of a program, in the order of the file."""
-    said = comments(source)
+    said, abstract = comments(source), abstract_classes(source)
     found = []
     for name, facts in names.items():
         if wanted is not None and name != wanted:
@@ -125,14 +125,37 @@ def find(
             if chosen and (as_ is None or wanted is not None or named(chosen[0], name) or name in said):
                 found.append(Found(name, tuple(chosen)))
             continue
-        if re.fullmatch(NOT_CANDIDATES, snake(name)) and wanted is None:
+        if (re.fullmatch(NOT_CANDIDATES, snake(name)) or name in abstract) and wanted is None:
             continue
-        matching = [s for s in fitting if named(s, name)]
+        matching = [
+            s for s in fitting if named(s, name) and not (s.name == "patch embedding" and reads_ids(name, facts))
+        ]
         if matching:
             found.append(Found(name, tuple(matching)))
         elif wanted is not None:
             found.append(Found(name, tuple(fitting), sure=False))
     return found
+
+
+def reads_ids(name: str, facts: Mapping[str, Any]) -> bool:
+    """An embedding that is made for a vocabulary, and not for images."""
+    if re.search(r"patch|vi_?t|image", snake(name)):
+        return False
+    words = " ".join(
+        p["name"] for p in (*(facts.get("init") or ()), *(facts.get("forward") or facts.get("call") or ()))
+    )
+    return not re.search(r"(?i)patch|im(a)?g|config|cfg|channel|pixel|args", words)
+
+
+def abstract_classes(source: str) -> set[str]:
+    """Classes whose forward does nothing but raise: others are made of them."""
+    return {
+        node.name
+        for node in (ast.parse(source).body if source else [])
+        if isinstance(node, ast.ClassDef)
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == "forward" and isinstance(method.body[-1], ast.Raise)
+    }
 
 
 def named(subject: Subject, name: str) -> bool:
@@ -146,6 +169,8 @@ def fits(subject: Subject, facts: Mapping[str, Any]) -> bool:
     parameters = facts.get("call") if facts["kind"] == "function" else facts.get("forward")
     if parameters is None:
         return True
+    if facts["kind"] == "function" and not parameters:
+        return False
     required = [p for p in parameters if not p["optional"]]
     return len(required) <= 10
 

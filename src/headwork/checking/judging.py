@@ -271,7 +271,10 @@ def _agreeing(
     deadline: float,
 ) -> Iterable[Explanation]:
     others: list[tuple[Case, Tensor]] | None = None
+    unchanged = isinstance(case.get("x"), Tensor) and case["x"].shape == yours.shape and torch.equal(case["x"], yours)
     for how, mistakes in hows:
+        if mistakes and unchanged:  # what returns its input is none of these, and no mistake in one
+            return
         if time.process_time() > deadline:
             return
         rules = {"forgive_nan": len(mistakes) > 0, "masked": bool(how.get("causal") or how.get("hidden"))}

@@ -40,12 +40,19 @@ def modules(parameters: Parameters) -> dict[str, dict[str, Tensor]]:
     found: dict[str, dict[str, Tensor]] = {}
     for name, t in parameters.items():
         owner, _, leaf = name.rpartition(".")
-        if leaf not in ("weight", "bias") and t.ndim > 1:
+        partner = _bare_partner(name, parameters) if leaf not in ("weight", "bias") else ""
+        if owner and t.ndim > 1 and re.fullmatch(r"(?i)w|weights|kernel|matrix", leaf):  # of a Linear of one's own
+            leaf = "bare"
+        elif owner and t.ndim < 3 and re.fullmatch(r"(?i)b|biases", leaf) and 1 in (*t.shape, t.ndim):
+            leaf = "bias"
+        elif partner and t.ndim > 1:  # the biases of the heads: b_Q [head, d] beside W_Q [head, d_model, d]
+            owner, leaf = partner, "bias"
+        elif leaf not in ("weight", "bias") and t.ndim > 1:
             owner, leaf = name, "weight" if leaf.endswith("weight") else "bare"
         elif leaf.endswith("_bias") and t.ndim == 1 and f"{name[:-5]}_weight" in parameters:
             owner, leaf = f"{name[:-5]}_weight", "bias"
-        elif leaf not in ("weight", "bias") and t.ndim == 1 and _bare_partner(name, parameters):
-            owner, leaf = _bare_partner(name, parameters), "bias"
+        elif partner:
+            owner, leaf = partner, "bias"
         found.setdefault(owner, {})[leaf] = t
     return found
 
@@ -55,7 +62,8 @@ def _bare_partner(name: str, parameters: Parameters) -> str:
     owner, _, leaf = name.rpartition(".")
     for other in parameters:
         path, _, last = other.rpartition(".")
-        is_pair = path == owner and other != name and parameters[other].ndim > 1 and re.match(r"(?i)b", leaf)
+        deeper = parameters[other].ndim > max(1, parameters[name].ndim)
+        is_pair = path == owner and other != name and deeper and re.match(r"(?i)b", leaf)
         if is_pair and re.sub(r"(?i)^b(ias)?_?", "", leaf) == re.sub(r"(?i)^(w(eight)?|linear|proj)_?", "", last):
             return other
     return ""
@@ -109,13 +117,16 @@ def part_of(path: str) -> str | None:
     return None
 
 
-def _oriented(own: Mapping[str, Tensor], flip: bool) -> Tensor:
-    """As [out, in]: a Linear has it so, a bare matrix is usually [in, out], a bare block [head, in, out of a head]."""
+def _oriented(own: Mapping[str, Tensor], flip: bool, part: str | None = None) -> Tensor:
+    """As [out, in]: a Linear has it so, a bare matrix is usually [in, out], a bare block has one more axis for the heads."""
     if "weight" in own:
         return own["weight"]
     t = own["bare"]
     if t.ndim == 3:
-        return t.permute(0, 2, 1).reshape(-1, t.shape[1]) if not flip else t.permute(1, 2, 0).reshape(t.shape[1], -1).T
+        width = max(range(3), key=lambda axis: t.shape[axis])  # of the model; the others are (head, d)
+        if part == "o":
+            return t.movedim(width, 0).flatten(1)
+        return t.movedim(width, -1).flatten(0, 1)
     return t if flip else t.T
 
 
@@ -156,7 +167,7 @@ def _attention_wirings(found: dict[str, dict[str, Tensor]], n_heads: int, flip: 
     parts: dict[str, list[str]] = {}
     for path in found:
         parts.setdefault(part_of(path) or "?", []).append(path)
-    matrices = {path: _oriented(own, flip) for path, own in found.items()}
+    matrices = {path: _oriented(own, flip, part_of(path)) for path, own in found.items()}
     biases = {path: own.get("bias") for path, own in found.items()}
     fused = [path for path in parts.get("qkv", []) if matrices[path].shape[0] != matrices[path].shape[1]]
     if not fused and len(parts.get("qkv", [])) == 3:  # a list of three, called qkv

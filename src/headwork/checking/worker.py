@@ -7,12 +7,12 @@ is known to go wrong, stays in the process that judges. A message is two lengths
 import ast
 import contextlib
 import importlib
+import importlib.metadata
 import inspect
 import io
 import json
 import linecache
 import os
-import re
 import signal
 import socket
 import struct
@@ -29,11 +29,20 @@ from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
 from torch import Tensor, nn
 
+if typing.TYPE_CHECKING or __package__:
+    from headwork.checking import worker_objects as objects
+    from headwork.checking import worker_statements as statements
+else:  # started on its own, where headwork is not to be imported
+    sys.path.insert(0, str(Path(__file__).parent))
+    import worker_objects as objects
+    import worker_statements as statements
+
+    sys.path.pop(0)
+
 MODULE = "submission"
 LARGEST_ANSWER = 64 * 1024**2
 SECONDS_FOR_A_STATEMENT = 5.0
 Header = dict[str, Any]
-SIMPLE = (int, float, str, bool, type(None))
 
 
 class TooSlowError(BaseException):
@@ -152,16 +161,17 @@ class Worker:
         lines = source.splitlines(keepends=True)
         linecache.cache[filename] = (len(source), None, lines, filename)
         flags = 0
+        importlib.metadata.version = statements.version_of
         tree = ast.parse(source, filename)
-        self.numpy = {"numpy"} == imported(tree) & {"numpy", "torch"}
+        self.numpy = {"numpy"} == statements.imported(tree) & {"numpy", "torch"}
         for statement in tree.body:
             if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
                 flags |= sum(
                     getattr(importlib.import_module("__future__"), n.name).compiler_flag for n in statement.names
                 )
                 continue
-            if is_main(statement):  # programs keep their sizes there
-                for inner in filter(is_plain, statement.body):
+            if statements.is_main(statement):  # programs keep their sizes there
+                for inner in filter(statements.is_plain, statement.body):
                     with contextlib.suppress(Exception):
                         exec(compile(ast.Module([inner], []), filename, "exec", dont_inherit=True), module.__dict__)
                 continue
@@ -171,6 +181,8 @@ class Worker:
                     exec(code, module.__dict__)
             except (Exception, SystemExit, TooSlowError) as error:
                 self.skipped.append({**self.explain(error), "line": statement.lineno})
+                if isinstance(statement, ast.Assign):
+                    module.__dict__.update(statements.usual_numbers(statement))
         self.names = {
             name: value
             for name, value in vars(module).items()
@@ -179,7 +191,7 @@ class Worker:
         self.names_of_all = vars(module)
         for value in self.names.values():
             if inspect.isclass(value) and issubclass(value, nn.Module):
-                add_forward(value)
+                objects.add_forward(value)
         return {
             "names": self.describe(),
             "parts": self.describe_parts(),
@@ -196,29 +208,33 @@ class Worker:
                     "kind": "class",
                     "module": issubclass(value, nn.Module),
                     "bases": [base.__name__ for base in value.__mro__[1:-1]],
-                    "init": parameters_of(value.__init__, method=True),
-                    "forward": parameters_of(getattr(value, call), method=True) if call else None,
+                    "init": objects.parameters_of(value.__init__, method=True),
+                    "forward": objects.parameters_of(getattr(value, call), method=True) if call else None,
                     "fields": list(getattr(value, "__dataclass_fields__", {})),
                     "methods": [m for m, f in vars(value).items() if inspect.isfunction(f) and not m.startswith("_")],
-                    "line": first_line(value),
+                    "line": objects.first_line(value),
                 }
             elif isinstance(value, nn.Module):
                 self.made.append(value.eval())
                 found[name] = {
                     "kind": "instance",
                     "module": True,
-                    "forward": parameters_of(value.forward),
+                    "forward": objects.parameters_of(value.forward),
                     "made": self.describe_module(len(self.made) - 1),
-                    "line": first_line(type(value)),
+                    "line": objects.first_line(type(value)),
                 }
             elif callable(value) and not isinstance(value, type):
-                found[name] = {"kind": "function", "call": parameters_of(value), "line": first_line(value)}
+                found[name] = {
+                    "kind": "function",
+                    "call": objects.parameters_of(value),
+                    "line": objects.first_line(value),
+                }
         return found
 
     def describe_parts(self) -> Header:
         """Modules of this file or another that constructors may take."""
         return {
-            name: {"kind": "class", "init": parameters_of(value.__init__, method=True)}
+            name: {"kind": "class", "init": objects.parameters_of(value.__init__, method=True)}
             for name, value in self.names_of_all.items()
             if inspect.isclass(value) and issubclass(value, nn.Module) and not value.__module__.startswith("torch")
         }
@@ -232,9 +248,9 @@ class Worker:
             if isinstance(value, bool | int | float):
                 found[name] = value
             elif isinstance(value, dict) and value and all(isinstance(k, str) for k in value):
-                found[name] = {"dict": {k: v for k, v in value.items() if isinstance(v, SIMPLE)}}
+                found[name] = {"dict": {k: v for k, v in value.items() if isinstance(v, objects.SIMPLE)}}
             elif type(value).__module__ == MODULE and not callable(value) and hasattr(value, "__dict__"):
-                found[name] = {"object": {k: v for k, v in vars(value).items() if isinstance(v, SIMPLE)}}
+                found[name] = {"object": {k: v for k, v in vars(value).items() if isinstance(v, objects.SIMPLE)}}
         return found
 
     def describe_module(self, key: int) -> Header:
@@ -243,20 +259,20 @@ class Worker:
             return {
                 "id": key,
                 "type": type(made).__name__,
-                "parameters": {n: list(p.shape) for n, p in weights_of(made).items()},
+                "parameters": {n: list(p.shape) for n, p in objects.weights_of(made).items()},
                 "buffers": {},
                 "modules": {},
-                "numbers": numbers_of(made),
+                "numbers": objects.numbers_of(made),
                 "plain": [],
             }
         return {
             "id": key,
             "type": type(made).__name__,
-            "parameters": {n: list(p.shape) for n, p in weights_of(made).items()},
-            "plain": list(plain_tensors(made)),
+            "parameters": {n: list(p.shape) for n, p in objects.weights_of(made).items()},
+            "plain": list(objects.plain_tensors(made)),
             "buffers": {n: list(b.shape) for n, b in made.named_buffers()},
             "modules": {n: type(m).__name__ for n, m in made.named_modules()},
-            "numbers": numbers_of(made),
+            "numbers": objects.numbers_of(made),
             "inner": {
                 f"{n}.{k}": v
                 for n, m in made.named_modules()
@@ -316,7 +332,7 @@ class Worker:
             real = real.to_dense() if real.is_sparse else real
             tensors[key] = torch.view_as_real(real).clone() if real.is_complex() else real
             return {"tensor": key, "complex": value.is_complex()}
-        if isinstance(value, SIMPLE):
+        if isinstance(value, objects.SIMPLE):
             return value
         if type(value).__module__ == "numpy":
             return self.encode(torch.as_tensor(value), tensors, depth)
@@ -343,7 +359,7 @@ class Worker:
         dtype = torch.float64 if double else torch.float32
         if isinstance(made, nn.Module):
             made = made.to(dtype).eval()
-            fill_lazy(made)
+            objects.fill_lazy(made)
         else:
             for value in getattr(made, "__dict__", {}).values():
                 if isinstance(value, nn.Module):
@@ -356,7 +372,7 @@ class Worker:
         return self.describe_module(len(self.made) - 1), {}
 
     def set(self, target: int, tensors: dict[str, Tensor]) -> tuple[Header, dict[str, Tensor]]:
-        parameters = weights_of(self.made[target])
+        parameters = objects.weights_of(self.made[target])
         with torch.no_grad():
             for name, value in tensors.items():
                 parameters[name].copy_(value)
@@ -403,78 +419,11 @@ class Worker:
 
     def gradients(self, subject: nn.Module, result: Any) -> dict[str, float | None]:
         """The largest gradient of each parameter, None where it got none."""
-        outputs = [t for t in (result if isinstance(result, tuple | list) else [result]) if isinstance(t, Tensor)]
         subject.zero_grad(set_to_none=True)
-        total = sum((t * torch.rand_like(t)).sum() for t in outputs[:1] if t.requires_grad)
+        total = sum((t * torch.rand_like(t)).sum() for t in objects.tensors_in(result) if t.requires_grad)
         if isinstance(total, Tensor):
             torch.autograd.backward(total)
         return {n: None if p.grad is None else float(p.grad.abs().max()) for n, p in subject.named_parameters()}
-
-
-def add_forward(kind: type[nn.Module]) -> None:
-    """A model with `encode` and `decode` and no forward of its own is given one: decode(encode(source), target)."""
-    if kind.forward is not nn.Module.forward or not (hasattr(kind, "encode") and hasattr(kind, "decode")):
-        return
-    encode, decode = (parameters_of(getattr(kind, m), method=True) or [] for m in ("encode", "decode"))
-    last = next((m for m in ("project", "projection", "generate_logits") if callable(getattr(kind, m, None))), None)
-
-    def role(name: str) -> str:
-        if "mask" in name.lower():
-            return "src_mask" if re.search(r"src|source|enc|mem", name.lower()) else "tgt_mask"
-        return "tgt" if re.search(r"tgt|trg|target|dec", name.lower()) else "memory"
-
-    def wanted(p: Header) -> bool:
-        return not p["optional"] or "mask" in p["name"].lower()
-
-    def forward(self: Any, src: Tensor, tgt: Tensor, src_mask: Any = None, tgt_mask: Any = None) -> Any:
-        sources = [src_mask if "mask" in p["name"].lower() else src for p in encode if wanted(p)]
-        given = {"tgt": tgt, "src_mask": src_mask, "tgt_mask": tgt_mask, "memory": self.encode(*sources)}
-        result = self.decode(*(given[role(p["name"])] for p in decode if wanted(p)))
-        return result if last is None else getattr(self, last)(result)
-
-    kind.forward = forward
-
-
-def fill_lazy(made: nn.Module, width: int = 12) -> None:
-    """Layers that learn their width from their first input (nn.LazyLinear) are given one of the usual width."""
-    lazy = [p for p in made.parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
-    taken = parameters_of(made.forward) or []
-    n_required = sum(not p["optional"] for p in taken)
-    for n in range(n_required, 0, -1) if lazy else ():
-        with contextlib.suppress(Exception), torch.no_grad():
-            made(*([torch.zeros(2, 5, width)] * n), *([None] * (n_required - n)))
-            return
-
-
-def plain_tensors(made: nn.Module) -> dict[str, Tensor]:
-    """Matrices that a module keeps without registering them: no optimizer sees them."""
-    return {
-        f"{path}.{name}".lstrip("."): value
-        for path, module in made.named_modules()
-        for name, value in vars(module).items()
-        if isinstance(value, Tensor) and value.is_floating_point() and value.ndim > 1 and value.is_leaf
-    }
-
-
-def weights_of(made: Any) -> dict[str, Tensor]:
-    """Parameters by name; of an object that is no module, its tensors and the parameters of its modules."""
-    if isinstance(made, nn.Module):
-        own: dict[str, Tensor] = dict(made.named_parameters())
-        return own or plain_tensors(made)
-    found: dict[str, Tensor] = {}
-    for name, value in getattr(made, "__dict__", {}).items():
-        if isinstance(value, nn.Module):
-            found.update({f"{name}.{n}": p for n, p in value.named_parameters()})
-        elif isinstance(value, Tensor) and value.is_floating_point() and value.is_leaf:
-            found[name] = value
-        elif type(value).__module__ == "numpy" and getattr(value, "ndim", 0) > 0 and value.dtype.kind == "f":
-            found[name] = torch.from_numpy(value)  # the same memory
-    return found
-
-
-def numbers_of(made: Any) -> dict[str, Any]:
-    attributes = getattr(made, "__dict__", {})
-    return {n: v for n, v in attributes.items() if isinstance(v, int | float) and not n.startswith("_")}
 
 
 def serve_names(connection: socket.socket, names: dict[str, Any], known: dict[str, Any]) -> None:
@@ -489,39 +438,6 @@ def serve_names(connection: socket.socket, names: dict[str, Any], known: dict[st
     worker.serve(connection)
 
 
-def imported(tree: ast.Module) -> set[str]:
-    """Packages that a program imports anywhere."""
-    found: set[str] = set()
-    for statement in ast.walk(tree):
-        if isinstance(statement, ast.Import):
-            found |= {name.name.split(".")[0] for name in statement.names}
-        elif isinstance(statement, ast.ImportFrom):
-            found.add((statement.module or "").split(".")[0])
-    return found
-
-
-def is_main(statement: ast.stmt) -> typing.TypeGuard[ast.If]:
-    return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
-
-
-def is_plain(statement: ast.stmt) -> bool:
-    """An assignment that calls nothing but len and its like."""
-    calls = [ast.unparse(n.func) for n in ast.walk(statement) if isinstance(n, ast.Call)]
-    return isinstance(statement, ast.Assign) and set(calls) <= {
-        "len",
-        "int",
-        "float",
-        "max",
-        "min",
-        "sum",
-        "range",
-        "dict",
-        "list",
-        "enumerate",
-        "torch.device",
-    }
-
-
 class Config(dict[str, Any]):
     """A configuration that is read as `config.x`, `config["x"]` or `config.get("x")`."""
 
@@ -531,32 +447,6 @@ class Config(dict[str, Any]):
         if name not in self:
             raise AttributeError(f"config has no {name!r}")
         return self[name]
-
-
-def parameters_of(function: Any, method: bool = False) -> list[Header] | None:
-    """What a call takes: name, kind, whether there is a default, and the annotation as text."""
-    try:
-        signature = inspect.signature(function)
-    except (ValueError, TypeError):
-        return None
-    found = list(signature.parameters.values())[1 if method else 0 :]
-    return [
-        {
-            "name": p.name,
-            "kind": p.kind.name,
-            "optional": p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD),
-            "default": p.default if isinstance(p.default, SIMPLE) else None,
-            "annotation": "" if p.annotation is p.empty else getattr(p.annotation, "__name__", str(p.annotation)),
-        }
-        for p in found
-    ]
-
-
-def first_line(value: Any) -> int | None:
-    try:
-        return inspect.getsourcelines(value)[1]
-    except (OSError, TypeError):
-        return None
 
 
 def serve_forks(control: socket.socket) -> None:

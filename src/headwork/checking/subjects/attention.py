@@ -9,19 +9,9 @@ import torch
 from torch import Tensor
 
 from headwork.checking import equations
-from headwork.checking.calling import (
-    KIND_OF_RANK,
-    MEANINGS,
-    Assignment,
-    Candidate,
-    assignments,
-    call,
-    encode_mask,
-    make,
-    pick,
-    random_visible,
-    role_of,
-)
+from headwork.checking.calling import Assignment, Candidate, assignments, call, pick, role_of
+from headwork.checking.constructing import make
+from headwork.checking.mask_meanings import KIND_OF_RANK, MEANINGS, encode_mask, random_visible
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.runner import ProgramError, Result
 from headwork.checking.subjects.blocks import weight_arguments
@@ -117,6 +107,7 @@ LAYOUTS = (
     Layout("batch, token, head, width", 2, 3, lambda t: t.transpose(1, 2).contiguous(), lambda t, b, h: t.transpose(1, 2), FULL),
     Layout("heads folded into the batch, token, width", 2, 3, lambda t: t.flatten(0, 1), lambda t, b, h: t.view(b, h, *t.shape[1:]), ("nqk", "bqk", "qk", "bk")),
     Layout("token, batch, width", 2, 1, lambda t: t[:, 0].transpose(0, 1).contiguous(), lambda t, b, h: t.transpose(0, 1)[:, None], ("bqk", "qk", "bk")),
+    Layout("width, token", 1, 1, lambda t: t[0, 0].T.contiguous(), lambda t, b, h: t.T[None, None], ("qk", "k")),
 )  # fmt: skip
 SHAPES = {
     "cross": (5, 7, 11, 13),

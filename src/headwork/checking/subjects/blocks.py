@@ -10,19 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwork.checking.calling import (
-    KIND_OF_RANK,
-    MEANINGS,
-    Assignment,
-    Candidate,
-    assignments,
-    call,
-    encode_mask,
-    make,
-    random_visible,
-    role_of,
-    tensors_of,
-)
+from headwork.checking.calling import Assignment, Candidate, assignments, call, role_of, tensors_of
+from headwork.checking.constructing import make
+from headwork.checking.mask_meanings import KIND_OF_RANK, MEANINGS, encode_mask, random_visible
 from headwork.checking.names import SIZE_NAMES
 from headwork.checking.option import Case, Reading, Weights
 from headwork.checking.pointing import is_whole, own_source
@@ -80,9 +70,20 @@ def weight_arguments(candidate: Candidate) -> list[str]:
     return [p["name"] for p in candidate.parameters if re.fullmatch(WEIGHT, p["name"])]
 
 
+def weight_dicts(candidate: Candidate) -> dict[str, list[str]]:
+    """Arguments of a function that are dicts of weights, with the keys that it reads: `params["wq"]`."""
+    own = own_source(candidate.source, candidate.name) if candidate.source else ""
+    found = {}
+    for p in candidate.parameters:
+        keys = re.findall(rf"(?<![\w.]){re.escape(p['name'])}\[[\"'](\w+)[\"']\]", own)
+        if keys and all(re.fullmatch(WEIGHT, key) for key in keys):
+            found[p["name"]] = list(dict.fromkeys(keys))
+    return found
+
+
 def function_blocks(candidate: Candidate, sizes: Mapping[str, Any]) -> Iterator[Block]:
-    """A function that takes the weights of its layer, or the number of its heads, as arguments."""
-    names = weight_arguments(candidate)
+    """A function that takes the weights of its layer, one by one or in a dict, or the number of its heads as arguments."""
+    names, dicts = weight_arguments(candidate), weight_dicts(candidate)
     d = sizes["d_model"]
     counts: dict[str, Any] = {}
     for p in candidate.parameters:
@@ -90,21 +91,27 @@ def function_blocks(candidate: Candidate, sizes: Mapping[str, Any]) -> Iterator[
         if role is not None and p["name"] not in names and role_of(p["name"], ("q", "k", "v", "x", "mask")) is None:
             counts[p["name"]] = sizes[role]
     heads = [n for n in counts if role_of(n, ("n_heads",), SIZE_NAMES)]
-    if not names and not heads:
+    if not names and not heads and not dicts:
         return
-    for fused in (
-        ((d, 3 * d), (3 * d, d)) if any("qkv" in n.lower() or "in_proj" in n.lower() for n in names) else ((d, d),)
-    ):
-        shapes = {
-            n: ((3 * d,) if max(fused) > d and re.search(r"(?i)qkv|in_proj", n) else (d,))
-            if re.match(r"(?i)b|.*(bias|_b)$", n)
-            else (fused if re.search(r"(?i)qkv|kqv|in_proj", n) else (d, d))
-            for n in names
-        }
+    inner = [f"{name}.{key}" for name, keys in dicts.items() for key in keys]
+    fused = any(re.search(FUSED, n) for n in (*names, *inner))
+    for whole in ((d, 3 * d), (3 * d, d)) if fused else ((d, d),):
+        shapes = {n: _shape_of_weight(n.rpartition(".")[2], d, whole) for n in (*names, *inner)}
         parameters = random_parameters(shapes)
-        own = replace(candidate, options={**parameters, **counts, **candidate.options})
+        given: dict[str, Any] = {n: parameters[n] for n in names}
+        given |= {name: {key: parameters[f"{name}.{key}"] for key in keys} for name, keys in dicts.items()}
+        own = replace(candidate, options={**given, **counts, **candidate.options})
         n_heads = sizes["n_heads"] if heads else 1
         yield Block(None, candidate.name, parameters, d, n_heads, n_heads, counts, own)
+
+
+FUSED = r"(?i)qkv|kqv|in_proj"
+
+
+def _shape_of_weight(name: str, d: int, fused: tuple[int, int]) -> tuple[int, ...]:
+    if re.match(r"(?i)b|.*(bias|_b)$", name):
+        return (3 * d,) if re.search(FUSED, name) else (d,)
+    return fused if re.search(FUSED, name) else (d, d)
 
 
 def blocks(candidate: Candidate, sizes: Mapping[str, Any] = USUAL_SIZES) -> Iterator[Block]:
@@ -154,6 +161,19 @@ def describe(
     own = own_source(candidate.source, candidate.name) if candidate.source else ""
     n_heads = known("n_heads", 1)
     return Block(made, made.id, parameters, d_model, n_heads, known("n_kv_heads", n_heads), passed)
+
+
+def mixes_examples(run: Callable[..., dict[str, Tensor]], facts: Mapping[str, Any]) -> bool:
+    """Whether example 1 of a batch changes the answer for example 0, in a layout."""
+    case = case_of(facts, 0, {})
+    other = {k: torch.cat([v[:1], v[1:].flip(1)]) if k in ("x", "memory", "values") else v for k, v in case.items()}
+    try:
+        before, after = (run(c, {}).get("output") for c in (case, other))
+    except ProgramError as error:
+        if error.is_final:
+            raise
+        return True
+    return before is None or after is None or not torch.allclose(before[0], after[0], equal_nan=True)
 
 
 def may_be(candidate: Candidate) -> set[str] | None:
@@ -274,8 +294,26 @@ def block_readings(
                     error = error or problem
             if worked:
                 break
+    if n == 0 and n_most != N_QUERY and takes_length(candidate):  # of one length only, perhaps
+        fewer = {**sizes, "n_tokens": N_QUERY}
+        for reading in block_readings(
+            candidate,
+            wire,
+            role_sets=role_sets,
+            masks=masks,
+            cross_masks=cross_masks,
+            sizes=fewer,
+            extra=extra,
+            n_most=N_QUERY,
+        ):
+            n += 1
+            yield reading
     if n == 0 and error is not None:
         raise error
+
+
+def takes_length(candidate: Candidate) -> bool:
+    return any(role_of(p["name"], ("n_tokens",), SIZE_NAMES) for p in candidate.facts.get("init") or [])
 
 
 def _of_assignment(
@@ -295,7 +333,7 @@ def _of_assignment(
     error: ProgramError | None = None
     for shape in shapes:
         n_layouts = 0
-        for layout in LAYOUTS:
+        for layout in _layouts(candidate, block, assignment, sources, shape, roles, mask_roles):
             facts = {
                 "may": may_be(candidate), "layout": layout, "shape": shape, "roles": roles, "block": block, "n_heads": block.n_heads, "n_kv_heads": block.n_kv_heads,
                 "kinds": {}, "seed": candidate.program.first_seed, "d_model": block.d_model, "mask_roles": mask_roles, "cross_masks": cross_masks, **extra,
@@ -337,6 +375,33 @@ def _of_assignment(
             return
     if error is not None:
         raise error
+
+
+def _layouts(
+    candidate: Candidate,
+    block: Block,
+    assignment: Assignment,
+    sources: Roles,
+    shape: str,
+    roles: Sequence[str],
+    mask_roles: Mapping[str, str],
+) -> Sequence[BlockLayout]:
+    """Tokens before the batch come first where examples mix in the usual layout, and not in that one."""
+    facts = {
+        "shape": shape,
+        "roles": roles,
+        "d_model": block.d_model,
+        "n_heads": block.n_heads,
+        "seed": candidate.program.first_seed,
+        "mask_roles": mask_roles,
+    }
+    usual, tokens_first = (
+        mixes_examples(
+            _runner(candidate, block.target, assignment, layout, sources, mask_roles), {**facts, "layout": layout}
+        )
+        for layout in LAYOUTS[:2]
+    )
+    return (LAYOUTS[1], LAYOUTS[0], *LAYOUTS[2:]) if usual and not tokens_first else LAYOUTS
 
 
 def _with_masks(

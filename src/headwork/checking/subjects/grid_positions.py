@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from headwork.checking import equations
-from headwork.checking.calling import Assignment, Candidate, assignments, call, make, tensors_of
+from headwork.checking.calling import Assignment, Candidate, assignments, call, tensors_of
+from headwork.checking.constructing import make
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.runner import ProgramError
 from headwork.checking.subjects.simple import works

@@ -35,6 +35,8 @@ def cut(image: Tensor, pixels: str, how: How, patch: int = PATCH) -> Tensor:
     if order == "channels last reshaped":
         return image.permute(0, 2, 3, 1).reshape(b, rows * columns, c * patch * patch)
     cells = image.view(b, c, rows, patch, columns, patch)  # b c r p l q
+    if order == "channels mixed":
+        return cells.transpose(3, 4).reshape(b, rows * columns, c * patch * patch)
     if order == "rows and columns exchanged":
         cells = cells.permute(0, 1, 4, 3, 2, 5)  # the patches column by column
     elif order == "image transposed":
@@ -172,6 +174,7 @@ PATCHES = Subject(
         Mistake("patches", "image transposed", "Rows and columns of the image are exchanged.", "Look at the axes.", "Which patch is token 1?", CUT, None),
         Mistake("patches", "reshaped", "The image is reshaped without moving axes: a token holds rows of one channel, not a square patch.", "Look at the reshape.", "Which pixels lie next to each other in memory?", ("unfold",), "vit-positions-learn-a-layout"),
         Mistake("patches", "channels last reshaped", "The image is reshaped without cutting it: a token holds a strip of a row, not a square patch.", "Look at the reshape.", "Which pixels lie next to each other in memory?", ("unfold",), None),
+        Mistake("patches", "channels mixed", "The patches are cut, but reshaped without moving the channels behind them: a token holds patches of one channel, not all channels of one patch.", "Look at the axes before the reshape.", "Which axes should vary fastest in a token?", ("unfold", "flatten"), "vit-positions-learn-a-layout"),
         Mistake("axes", "width first", "The result is [batch, width, token]: the transpose after the convolution is missing.", "Look at the shape of the result.", "Which axis is the token's?", ("flatten", "return"), "shapes-of-a-notebook"),
         Mistake("token", "last", "The class token comes last, and should come first.", "Look at the concatenation.", "Which token does the classifier read?", ("cat", "class token"), "cls-gap-map"),
         Mistake("token", "not used", "The class token is made, but not used.", "Look for the class token.", "How many tokens are there?", ("class token", "return"), "cls-gap-map"),

@@ -62,6 +62,8 @@ CONVENTIONS = (
     Convention("form", "annotated", "the annotated transformer's norm"),
     *activation.ACTIVATION_CONVENTIONS[:3],
     Convention("causal", "past", "hides the future by itself"),
+    Convention("turned", "pairs", "turns queries and keys by rotary codes (pairs)"),
+    Convention("turned", "halves", "turns queries and keys by rotary codes (halves)"),
 )
 
 
@@ -117,7 +119,7 @@ def layer(
     if not w["norms"] and how.get("norms"):
         raise ValueError("there are no norms")
     own = {k: v for k, v in how.items() if k not in ("source", "wrapped")}
-    beside = {k: v for k, v in how.items() if k not in ("causal", "wrapped")}
+    beside = {k: v for k, v in how.items() if k not in ("causal", "wrapped", "turned")}
 
     def attend(t: Tensor) -> Tensor:
         seen = None if how.get("target_mask") == "not used" else visible
@@ -169,6 +171,8 @@ def unlikely(candidate: Candidate) -> set[tuple[str, object]]:
         gone.add(("embedding", "scaled"))
     if not re.search(r"tri[lu]|causal|mask|inf\b|subsequent", own):
         gone.add(("causal", "past"))
+    if not re.search(r"rot|rope|freqs|cos\(", own):
+        gone |= {("turned", "pairs"), ("turned", "halves")}
     return gone
 
 

@@ -23,24 +23,32 @@ def cases(reading: Reading, number: int) -> Case:
     return {"logits": torch.randn(B, T, V, generator=generator, dtype=torch.float64) * 2, "targets": ids, "pad": PAD}
 
 
+def flattened(case: Case) -> Case:
+    """Logits "(batch token) vocab" with as many targets: whoever calls it has shifted them."""
+    return {**case, "logits": case["logits"].flatten(0, 1), "targets": case["targets"].flatten()}
+
+
 def readings(candidate: Candidate) -> Iterator[Reading]:
     for target, _, assignment in ways(candidate, (("logits", "targets"),), ("pad",), {"positions": None}):
         pad = "pad" in assignment.roles.values()
+        for flat in (False, True):
 
-        def run(case: Case, target: Target = target, assignment: Any = assignment) -> dict[str, Tensor]:
-            result = target.call(assignment, case)
-            for _, t in tensors_of(result):
-                if t.numel() == 1:
-                    return {"output": t.double().reshape(1) / count_of(result)}
-            return {}
+            def run(
+                case: Case, target: Target = target, assignment: Any = assignment, flat: bool = flat
+            ) -> dict[str, Tensor]:
+                result = target.call(assignment, flattened(case) if flat else case)
+                for _, t in tensors_of(result):
+                    if t.numel() == 1:
+                        return {"output": t.double().reshape(1) / count_of(result)}
+                return {}
 
-        reading = Reading(
-            (assignment.said([p["name"] for p in candidate.parameters]),),
-            run,
-            facts={"seed": candidate.program.first_seed, "pad": pad, "may": may(candidate)},
-        )
-        if works(run, cases(reading, 0)):
-            yield reading
+            facts = {"seed": candidate.program.first_seed, "pad": pad, "may": may(candidate), "flat": flat}
+            axes = "logits [token, vocabulary]" if flat else "logits [batch, token, vocabulary]"
+            said = (assignment.said([p["name"] for p in candidate.parameters]), axes)
+            reading = Reading(said, run, facts={**facts, "may": {"shift"}} if flat else facts)
+            if works(run, cases(reading, 0)):
+                yield reading
+                break
 
 
 def count_of(result: Result) -> int:
@@ -59,6 +67,8 @@ def may(candidate: Candidate) -> set[str]:
 def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
     logits, ids = case["logits"], case["targets"]
     shift = how.get("shift")
+    if reading.facts["flat"] and shift != "already":
+        raise ValueError("there is nothing to shift")
     if shift == "backwards":
         logits, ids = logits[:, 1:], ids[:, :-1]
     elif shift == "two":

@@ -1,5 +1,6 @@
 """Whole small models: decoder, encoder, encoder-decoder and Vision Transformer."""
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,18 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.checking import equations
-from headwork.checking.calling import (
-    KIND_OF_RANK,
-    MEANINGS,
-    Assignment,
-    Candidate,
-    assignments,
-    call,
-    encode_mask,
-    random_visible,
-    tensors_of,
-)
+from headwork.checking.calling import Assignment, Candidate, assignments, call, role_of, tensors_of
 from headwork.checking.layering import all_layers, eps_of, kind_of_norms, split_layers
+from headwork.checking.mask_meanings import KIND_OF_RANK, MEANINGS, encode_mask, random_visible
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.runner import ProgramError
 from headwork.checking.subjects import images, layers
@@ -77,7 +69,19 @@ def unlikely(candidate: Candidate, wirings: Sequence[Weights]) -> set[tuple[str,
     return gone
 
 
-def embed(ids: Tensor, w: Weights, how: How) -> Tensor:
+def embed(ids: Tensor, w: Weights, how: How, segments: Tensor | None = None) -> Tensor:
+    """Tokens, positions and segments; some models normalise their sum."""
+    x = _embed(ids, w, how)
+    if w.get("segments") is not None:
+        x = x + w["segments"][segments if segments is not None else torch.zeros_like(ids)]
+    own = w.get("embedding norm")
+    if own is None:
+        return x
+    named = {**{f"norm.{k}": v for k, v in own.items()}, "eps": w["eps"], "norm_kind": w["norm_kind"]}
+    return equations.norm(x, named, "norm", {k: v for k, v in how.items() if k == "form"})
+
+
+def _embed(ids: Tensor, w: Weights, how: How) -> Tensor:
     x = w["tokens"][ids]
     d, n = x.shape[-1], ids.shape[1]
     if how.get("embedding") == "scaled":
@@ -158,38 +162,30 @@ def rest_wirings(
     rest: Mapping[str, Tensor], facts: Mapping[str, Any], d: int, n_out: Sequence[int]
 ) -> Iterator[Weights]:
     """Embedding, positions, last norm and head of a model, from what is left beside its layers."""
-    tables = [
-        (n, t)
-        for n, t in rest.items()
-        if t.ndim == 2
-        and t.shape == (VOCAB, d)
-        and re.search(r"(?i)emb|tok|wte|vocab|input", n)
-        and not re.search(r"(?i)head|out|proj|fc|generator|unembed", n)
-    ]
-    places = [
-        t.reshape(-1, d)
-        for n, t in rest.items()
-        if t.shape[-1] == d
-        and t.ndim in (2, 3)
-        and t.numel() in (N_MOST * d, (images.N + 1) * d, images.N * d)
-        and re.search(r"(?i)pos|wpe|pe\b|emb", n)
-    ]
+    tables = token_tables(rest, facts, d)
+    names = [n for n, _ in tables]
     heads = [
-        (p, own)
+        (p, own["weight"], own.get("bias"))
         for p, own in linears(rest).items()
-        if "weight" in own
-        and own["weight"].shape[0] in n_out
-        and own["weight"].shape[-1] == d
-        and p not in [n.rpartition(".")[0] for n, _ in tables]
+        if "weight" in own and own["weight"].ndim == 2 and own["weight"].shape[-1] == d and f"{p}.weight" not in names
     ]
-    last = [w for _, w in norms(rest) if w["weight"].shape == (d,)]
-    ends: list[tuple[Tensor | None, Tensor | None]] = [(own["weight"], own.get("bias")) for _, own in heads[-1:]]
+    sizes = {*n_out, *((t.shape[0] for _, t in tables) if VOCAB in n_out else ())}
+    heads = [h for h in heads if h[1].shape[0] in sizes] or [h for h in heads if re.search(HEAD, h[0])]
+    first = [w for path, w in norms(rest) if w["weight"].shape == (d,) and re.search(r"(?i)emb", path)]
+    last = [w for path, w in norms(rest) if w["weight"].shape == (d,) and not re.search(r"(?i)emb", path)]
+    ends: list[tuple[Tensor | None, Tensor | None]] = [(weight, bias) for _, weight, bias in heads[-1:]]
     ends += [(None, None), *((t, None) for _, t in (tables[:1] if not ends else ()))]
-    for head, bias in ends:
+    places = position_tables(rest, facts, d)
+    embedded = [(tables[0][1] if tables else None, places[0] if places else None)]
+    if len(tables) == 2 and not places:  # one of them may be positions, whatever it is called
+        embedded += [(tables[0][1], tables[1][1]), (tables[1][1], tables[0][1])]
+    for (tokens, positions), (head, bias) in itertools.product(embedded, ends):
         yield {
-            "tokens": tables[0][1] if tables else None,
+            "tokens": tokens,
             "all tables": [t for _, t in tables],
-            "positions": places[0] if places else None,
+            "positions": positions,
+            "segments": next((t for n, t in rest.items() if t.shape[1:] == (d,) and re.search(SEGMENT, n)), None),
+            "embedding norm": first[0] if first else None,
             "head": head,
             "head_bias": bias,
             "final": last[-1] if last else None,
@@ -199,6 +195,55 @@ def rest_wirings(
                 (t.reshape(1, 1, d) for n, t in rest.items() if t.numel() == d and re.search(r"(?i)cls|class", n)), None
             ),
         }
+
+
+HEAD = r"(?i)head|out|proj|fc|generator|unembed|class|logit|lm|linear|final"
+POSITION = r"(?i)pos|wpe|pe\b|place"
+SEGMENT = r"(?i)seg|token_type|type_emb"
+
+
+def is_table(name: str, facts: Mapping[str, Any]) -> bool:
+    """Whether a parameter belongs to an nn.Embedding, or to a class that is called like one."""
+    return facts["modules"].get(name.rpartition(".")[0], "").endswith("Embedding")
+
+
+def is_position(name: str) -> bool:
+    """Whether the last part of a path that says so says position, and not token.
+
+    >>> is_position("pos_emb.embedding.weight"), is_position("token_and_position.tok.weight")
+    (True, False)
+    """
+    said = [part for part in name.split(".") if re.search(rf"{POSITION}|tok|word|vocab", part)]
+    return bool(said) and re.search(POSITION, said[-1]) is not None
+
+
+def token_tables(rest: Mapping[str, Tensor], facts: Mapping[str, Any], d: int) -> list[tuple[str, Tensor]]:
+    """Embeddings of tokens, by the kind of their module or by their names."""
+    return [
+        (n, t)
+        for n, t in rest.items()
+        if t.ndim == 2
+        and t.shape[1] == d
+        and not re.search(SEGMENT, n)
+        and not is_position(n)
+        and (is_table(n, facts) or (t.shape[0] == VOCAB and re.search(r"(?i)emb|tok|wte|vocab|input", n)))
+        and (is_table(n, facts) or not re.search(r"(?i)head|out|proj|fc|generator|unembed", n))
+    ]
+
+
+def position_tables(rest: Mapping[str, Tensor], facts: Mapping[str, Any], d: int) -> list[Tensor]:
+    """Learned positions, in the order in which they were made."""
+    usual = (N_MOST * d, (images.N + 1) * d, images.N * d)
+    tokens = [n for n, _ in token_tables(rest, facts, d)]
+    return [
+        t.reshape(-1, d)
+        for n, t in rest.items()
+        if t.shape[-1:] == (d,)
+        and t.ndim in (2, 3)
+        and n not in tokens
+        and t.numel() >= N * d
+        and (is_position(n) or (t.numel() in usual and re.search(r"(?i)emb", n)))
+    ]
 
 
 def of_width(wirings: Sequence[Weights], width: int, d: int) -> tuple[Weights, ...]:
@@ -219,80 +264,105 @@ def text_wirings(block: Block, n_out: Sequence[int]) -> Iterator[Weights]:
 
 def ids_case(reading: Reading, number: int) -> Case:
     generator = torch.Generator().manual_seed(reading.facts["seed"] + number)
-    n = (N, N - 2, N)[number % 3]
+    n, vocab = (N, N - 2, N)[number % 3], reading.facts.get("vocab", VOCAB)
     case: Case = {
-        "ids": torch.randint(1, VOCAB, (2, n), generator=generator),
-        "target": torch.randint(1, VOCAB, (2, n - 1), generator=generator),
+        "ids": torch.randint(1, vocab, (2, n), generator=generator),
+        "target": torch.randint(1, vocab, (2, n - 1), generator=generator),
+        "segments": (torch.arange(n) > 2).long().expand(2, n).contiguous(),
     }
     if reading.facts.get("mask") is not None and number % 2 == 0:
         case["visible"] = random_visible("padding", 2, n, n, generator)
     return case
 
 
-def model_readings(candidate: Candidate, wire: Any, n_out: Sequence[int], rank: int) -> Iterator[Reading]:
-    """Models that read ids and return "batch token number" (rank 3) or "batch number" (rank 2)."""
+def model_readings(
+    candidate: Candidate, wire: Any, n_out: Sequence[int], rank: int, may_be_last: bool = False
+) -> Iterator[Reading]:
+    """Models that read ids and return "batch token number" (rank 3) or "batch number" (rank 2).
+
+    Where no answer has a row for each token, the targets are given too, as in training; a model that answers for the
+    last token only is taken at that (`may_be_last`).
+    """
+    fixed = {"flag": None, "dropout": None, "positions": None}
+    has_target = any(role_of(p["name"], ("ids", "mask", "target")) == "target" for p in candidate.parameters)
+    problem: ProgramError | None = None
+    n = 0
     for block in blocks(candidate, MODEL_SIZES):
         wirings = tuple(wire(block, n_out))[:48]
         if not wirings:
             continue
-        for assignment in assignments(
-            candidate.parameters,
-            ("ids",),
-            ("mask",),
-            {"target": None, "flag": None, "dropout": None, "positions": None},
-        ):
-            facts = {
-                "seed": candidate.program.first_seed,
-                "n_heads": block.n_heads,
-                "block": block,
-                "d_model": block.d_model,
-                "not": unlikely(candidate, wirings),
-                "rank": rank,
-                "partial": False,
-            }
-            said = (assignment.said([p["name"] for p in candidate.parameters]),)
-            plain = _model_run(candidate, block, assignment, None, rank)
-            mask = "mask" in assignment.roles.values()
-            try:
-                answer = plain(ids_case(Reading((), plain, facts=facts), 0))
-            except ProgramError as error:
-                if error.is_final or not mask:
-                    raise
-                answer = {}
-            if "output" in answer:
-                yield Reading(
-                    (*said, "no mask given") if mask else said,
-                    plain,
-                    0.6 if mask else 0.0,
-                    of_width(wirings, answer["output"].shape[-1], block.d_model),
-                    {**facts, "partial": mask},
-                )
-            if mask:
-                for meaning_said, meaning in MEANINGS.items():
-                    for order in ("b11k", "bk", "b1k", "b1qk", "bqk", "qk"):
-                        run = _model_run(candidate, block, assignment, (meaning, order), rank)
-                        reading = Reading(
-                            (*said, f"mask: {meaning_said}"), run, 0.0, wirings, {**facts, "mask": KIND_OF_RANK[order]}
-                        )
-                        try:
-                            answer = run(ids_case(reading, 0))
-                            if "output" in answer:
-                                own = of_width(wirings, answer["output"].shape[-1], block.d_model)
-                                yield replace(reading, wirings=own)
-                        except ProgramError as error:
-                            if error.is_final:
-                                raise
+        for targets, last in ((False, False), (True, False), (False, True)):
+            if (targets and not has_target) or (last and not may_be_last) or n:
+                continue
+            optional = ("mask", "segments", *(("target",) if targets else ()))
+            for assignment in assignments(
+                candidate.parameters, ("ids",), optional, fixed if targets else {**fixed, "target": None}
+            ):
+                try:
+                    for reading in _of_model(candidate, block, wirings, assignment, rank, last):
+                        n += 1
+                        yield reading
+                except ProgramError as error:
+                    if error.is_final:
+                        raise
+                    problem = problem or error
+    if n == 0 and problem is not None:
+        raise problem
+
+
+def _of_model(
+    candidate: Candidate, block: Block, wirings: tuple[Weights, ...], assignment: Assignment, rank: int, last: bool
+) -> Iterator[Reading]:
+    facts = {
+        "seed": candidate.program.first_seed,
+        "n_heads": block.n_heads,
+        "block": block,
+        "d_model": block.d_model,
+        "not": unlikely(candidate, wirings),
+        "rank": rank,
+        "partial": False,
+        "last": last,
+        "vocab": min(t.shape[0] for t in wirings[0]["all tables"]),
+    }
+    said: tuple[str, ...] = (assignment.said([p["name"] for p in candidate.parameters]),)
+    said = (*said, "answers for the last token only") if last else said
+    plain = _model_run(candidate, block, assignment, None, rank, last)
+    mask = "mask" in assignment.roles.values()
+    try:
+        answer = plain(ids_case(Reading((), plain, facts=facts), 0))
+    except ProgramError as error:
+        if error.is_final or not mask:
+            raise
+        answer = {}
+    if "output" in answer:
+        own = of_width(wirings, answer["output"].shape[-1], block.d_model)
+        with_or_without = (*said, "no mask given") if mask else said
+        yield Reading(with_or_without, plain, 0.6 if mask else 0.0, own, {**facts, "partial": mask})
+    for (meaning_said, meaning), order in itertools.product(MEANINGS.items(), MASK_RANKS) if mask else ():
+        run = _model_run(candidate, block, assignment, (meaning, order), rank, last)
+        reading = Reading((*said, f"mask: {meaning_said}"), run, 0.0, wirings, {**facts, "mask": KIND_OF_RANK[order]})
+        try:
+            answer = run(ids_case(reading, 0))
+        except ProgramError as error:
+            if error.is_final:
+                raise
+            continue
+        if "output" in answer:
+            yield replace(reading, wirings=of_width(wirings, answer["output"].shape[-1], block.d_model))
+
+
+MASK_RANKS = ("b11k", "bk", "b1k", "b1qk", "bqk", "qk")
 
 
 def _model_run(
-    candidate: Candidate, block: Block, assignment: Assignment, mask: tuple[str, str] | None, rank: int
+    candidate: Candidate, block: Block, assignment: Assignment, mask: tuple[str, str] | None, rank: int, last: bool
 ) -> Any:
     required = {
         assignment.roles[p["name"]] for p in candidate.parameters if p["name"] in assignment.roles and not p["optional"]
     }
 
     def run(case: Case) -> dict[str, Tensor]:
-        values: dict[str, Any] = {"ids": case["ids"]}
+        values: dict[str, Any] = {"ids": case["ids"], "segments": case["segments"], "target": case["ids"].roll(-1, 1)}
         if mask is not None and case.get("visible") is not None:
             encoded = encode_mask(case["visible"], *mask, block.n_heads)
             if encoded is None:
@@ -300,17 +370,25 @@ def _model_run(
             values["mask"] = encoded
         elif "mask" in required:
             values["mask"] = None
+        given = case["ids"].shape
+        leading = (given[0], 1) if last else given[: rank - 1]
         for _, t in tensors_of(call(candidate, block.target, assignment, values)):
-            if t.is_floating_point() and t.ndim == rank and t.shape[: rank - 1] == case["ids"].shape[: rank - 1]:
+            if not t.is_floating_point():
+                continue
+            if t.ndim == rank and t.shape[: rank - 1] == leading:
                 return {"output": t.double()}
+            if t.ndim == 2 and rank == 3 and t.shape[0] == math.prod(leading) and t.shape[1] > 1:  # (batch token)
+                return {"output": t.double().view(*leading, -1)}
         return {}
 
     return run
 
 
 def text_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
-    x = run_stack(embed(case["ids"], w, how), w["layers"], case.get("visible"), how, reading.facts["n_heads"])
-    return to_logits(finish(x, w, how), w, how)
+    x = embed(case["ids"], w, how, case["segments"])
+    x = run_stack(x, w["layers"], case.get("visible"), how, reading.facts["n_heads"])
+    logits = to_logits(finish(x, w, how), w, how)
+    return logits[:, -1:] if reading.facts["last"] else logits
 
 
 def pool(x: Tensor, how: How) -> Tensor:
@@ -326,14 +404,13 @@ def pool(x: Tensor, how: How) -> Tensor:
 
 
 def classifier_expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
-    x = finish(
-        run_stack(embed(case["ids"], w, how), w["layers"], case.get("visible"), how, reading.facts["n_heads"]), w, how
-    )
+    x = embed(case["ids"], w, how, case["segments"])
+    x = finish(run_stack(x, w["layers"], case.get("visible"), how, reading.facts["n_heads"]), w, how)
     return to_logits(pool(x, how), w, how)
 
 
 def decoder_readings(candidate: Candidate) -> Iterator[Reading]:
-    yield from model_readings(candidate, text_wirings, (VOCAB,), 3)
+    yield from model_readings(candidate, text_wirings, (VOCAB,), 3, may_be_last=True)
 
 
 def encoder_readings(candidate: Candidate) -> Iterator[Reading]:
@@ -382,14 +459,7 @@ def pair_wirings(block: Block) -> Iterator[Weights]:
             tables = w["all tables"]
             if tables:
                 ends = [n for _, n in norms(rest) if n["weight"].shape == (d,)]
-                places = [
-                    t.reshape(-1, d)
-                    for n, t in rest.items()
-                    if t.shape[-1] == d
-                    and t.numel() == N_MOST * d
-                    and t.ndim in (2, 3)
-                    and re.search(r"(?i)pos|wpe|pe\b", n)
-                ]
+                places = position_tables(rest, facts, d)
                 yield {
                     **w, "encoder": encoder, "decoder": decoder, "source": {**w, "tokens": tables[0], "final": ends[0] if len(ends) == 2 else None, "positions": places[0] if places else None},
                     "target": {**w, "tokens": tables[-1], "final": ends[-1] if ends else None, "positions": places[-1] if places else None},
@@ -444,6 +514,7 @@ def pair_readings(candidate: Candidate) -> Iterator[Reading]:
                         "d_model": block.d_model,
                         "not": unlikely(candidate, wirings),
                         "masks": bool(taken),
+                        "vocab": min(t.shape[0] for t in wirings[0]["all tables"]),
                     }
                     if taken:
                         facts |= {"meaning": meaning, "general": True, "mask roles": tuple(taken)}
@@ -468,7 +539,8 @@ def pair_readings(candidate: Candidate) -> Iterator[Reading]:
 def pair_case(reading: Reading, number: int) -> Case:
     generator = torch.Generator().manual_seed(reading.facts["seed"] + number)
     n, m = N, N - 1
-    ids, target = (torch.randint(1, VOCAB, (2, k), generator=generator) for k in (n, m))
+    vocab = reading.facts.get("vocab", VOCAB)
+    ids, target = (torch.randint(1, vocab, (2, k), generator=generator) for k in (n, m))
     real = torch.ones(2, n, dtype=torch.bool)
     hides = not reading.facts.get("partial")
     if number == 0 and hides:
@@ -599,6 +671,7 @@ VIT = Subject(
     name="vision transformer", title="a Vision Transformer", pattern=r".*(vi_?t|vision_?transformer|image_?transformer)\w*",
     mistakes=(
         *(m for m in images.PATCHES.mistakes if m.option in ("patches",)), *(m for m in MODEL_MISTAKES if m.value not in ("from one", "batch", "scaled late")), *POOL_MISTAKES,
+        Mistake("pool", "last", "The classifier reads the last token, and the class token is the first.", "Look at the pooling.", "Where is the class token?", ("pool", "head"), "cls-gap-map"),
         Mistake("token", "last", "The class token comes last, and the classifier reads the first token.", "Look at the concatenation.", "Which token does the classifier read?", ("cat", "class token"), "cls-gap-map"),
         *(m for m in PARTS if m.option not in ("hidden", "causal", "mask_of")),
     ),

@@ -1,5 +1,6 @@
 """Multi-head attention: self, cross, causal, grouped; one head is the smallest number of heads."""
 
+import re
 from collections.abc import Iterator
 
 from torch import Tensor
@@ -53,8 +54,9 @@ CONVENTIONS = (
 
 
 def wire(block: Block) -> list[Weights]:
-    if not block.parameters:
-        return [{}] if block.candidate is not None else []
+    if not block.parameters:  # projections are somebody else's
+        kind = "" if block.made is None else block.made.facts["type"]
+        return [{}] if block.candidate is not None or re.search(r"(?i)att|head|mha", kind) else []
     return attention_wirings(block.parameters, block.n_heads)
 
 

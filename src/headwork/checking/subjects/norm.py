@@ -90,6 +90,9 @@ def wirings(target: Target, taken: set[str]) -> Iterator[Weights]:
     kept = [v for n, v in numbers.items() if role_of(n, ("eps",), SIZE_NAMES) and isinstance(v, float)]
     own = [w for _, w in norms(target.parameters)]
     vectors = [t for t in target.parameters.values() if t.ndim >= 1]
+    if len(vectors) > 2 and not own:  # what an optimizer keeps may lie beside them
+        known = [t for n, t in target.parameters.items() if role_of(n, ("weight", "bias"))]
+        vectors = known or vectors[:2]
     options: list[Weights] = own or [{}]
     if len(own) > 1 or (len(vectors) == 2 and not own):
         options = [{"weight": a.flatten(), "bias": b.flatten()} for a, b in itertools.permutations(vectors, 2)]

@@ -80,6 +80,7 @@ def table_readings(candidate: Candidate, wirings: Any = None) -> Iterator[Readin
         (),
         {"base": 10000.0, "d": D, "n": N_MOST},
         {"d_model": D, "d_ff": D, "d_head": D, "n_tokens": N_MOST},
+        fill=wirings is not None,
     ):
         wired = ({},) if wirings is None else tuple(wirings(target))
         if not wired:
@@ -162,9 +163,11 @@ SINUSOID = Subject(
 
 
 def learned_wirings(target: Target) -> Iterator[Weights]:
-    tables = [t for t in target.parameters.values() if t.ndim in (2, 3) and t.shape[-1] == D and N_MOST in t.shape]
+    if target.made is None or set(target.parameters) <= set(target.made.facts["plain"]):  # a table that is not learned
+        return
+    tables = [t for t in target.parameters.values() if t.ndim in (2, 3) and t.shape[-1] == D and t.numel() >= 9 * D]
     if len(tables) == 1 and len(target.parameters) == 1:
-        yield {"table": tables[0].reshape(N_MOST, D)}
+        yield {"table": tables[0].reshape(-1, D)}
 
 
 def learned_readings(candidate: Candidate) -> Iterator[Reading]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from headwork.checking.calling import Assignment, Candidate, assignments, call, make
+from headwork.checking.calling import Assignment, Candidate, assignments, call
+from headwork.checking.constructing import make
 from headwork.checking.runner import Made, ProgramError, Result
 from headwork.checking.subjects.blocks import USUAL_SIZES
 from headwork.checking.wiring import random_parameters
@@ -26,12 +27,13 @@ class Target:
         return call(self.candidate, self.id, assignment, values)
 
 
-def targets(candidate: Candidate, sizes: Mapping[str, Any] | None = None) -> Iterator[Target]:
+def targets(candidate: Candidate, sizes: Mapping[str, Any] | None = None, fill: bool = True) -> Iterator[Target]:
+    """The candidate, made in every way; `fill` gives its parameters random numbers."""
     if candidate.kind == "function":
         yield Target(candidate, candidate.name, {}, None, {})
         return
     for made, passed in make(candidate, {**USUAL_SIZES, **(sizes or {})}):
-        parameters = random_parameters(made.shapes)
+        parameters = random_parameters(made.shapes) if fill else {}
         made.set(parameters)
         yield Target(candidate, made.id, parameters, made, passed)
 
@@ -42,10 +44,11 @@ def ways(
     optional: Sequence[str] = (),
     fixed: Mapping[str, Any] | None = None,
     sizes: Mapping[str, Any] | None = None,
+    fill: bool = True,
 ) -> Iterator[tuple[Target, Sequence[str], Assignment]]:
     """Every target with every assignment of roles to its arguments."""
     usual = {"dropout": None, "flag": None, **(fixed or {})}
-    for target in targets(candidate, sizes):
+    for target in targets(candidate, sizes, fill):
         for roles in role_sets:
             for assignment in assignments(candidate.parameters, roles, optional, usual):
                 yield target, roles, assignment
