@@ -226,6 +226,34 @@ def test_each_head_is_tried_and_what_the_answer_owes_to_it_is_said(site: Site) -
     page.wait_for_function("() => document.querySelector('.effect').textContent === ''")  # it is of another state now
 
 
+def test_a_class_can_be_the_goal(site: Site) -> None:
+    """Which head to switch off for another answer: one that turns it, or the one without which that is likeliest."""
+    page = site.open("image")
+    subject = SUBJECTS["image"]()
+    inputs = encode_input(subject, answering_of("image").begun).inputs
+    shares = []
+    for number in range(4):
+        with torch.no_grad(), hw.ablate(subject.model, heads={f"layers.{number // 2}.attention": [number % 2]}):
+            shares.append(subject.model(*inputs)[0].softmax(-1))
+    table = torch.stack(shares)
+    with torch.no_grad():
+        was = int(subject.model(*inputs)[0].argmax())
+    reached = set(table.argmax(1).tolist()) - {was}
+    never = next(i for i in range(5) if i != was and i not in reached)
+    for goal in (never, *reached):
+        page.get_by_label("to change").select_option(subject.name_of(goal))
+        page.wait_for_function("() => document.querySelector('.pane-heads > .note').textContent.endsWith('.')")
+        best = int(table[:, goal].argmax())
+        name, note = f"layer {best // 2}, head {best % 2}", page.locator(".pane-heads > .note").inner_text()
+        assert name in note
+        if goal == never:
+            assert f"{name} matters most: without it, {subject.name_of(goal)} goes from" in note
+            assert f"to {100 * table[best, goal]:.0f} %." in note
+        else:
+            assert f"{subject.name_of(was)} becomes" in note
+    assert reached
+
+
 def test_what_each_head_looks_at_is_said(site: Site) -> None:
     page = site.open("text")
     page.locator("textarea").fill("the cat sat")
@@ -717,7 +745,9 @@ def test_without_the_key_and_after_the_end(site: Site) -> None:
     server.shutdown()
     server.server_close()
     page.locator("textarea").fill("more")
-    page.get_by_text("The program behind this page does not answer. If it has ended, start `headwork").wait_for()
+    page.get_by_role("status").get_by_text(
+        "The program behind this page does not answer. If it has ended, start `headwork"
+    ).wait_for()
     page.close()
     server.worker.close()
 
@@ -799,6 +829,20 @@ def test_a_model_without_a_tokenizer_and_one_whose_weights_are_no_numbers(site: 
 
     page = site.open("nan", answering=broken)
     page.get_by_text("Some scores are not numbers").wait_for()
+
+
+def test_many_heads_and_a_model_of_masked_tokens_or_of_vectors(site: Site) -> None:
+    def encoder(head: Any) -> Callable[[], Answering]:
+        heads, feed_forward = hw.choices.Heads(n_heads=12), hw.choices.FeedForward(d_ff=16)
+        config = hw.models.EncoderConfig(vocab=31, d_model=24, n_layers=1, heads=heads, feed_forward=feed_forward, head=head)  # fmt: skip
+        return lambda: Answering(Subject.of(config.build()), text="3 1 4")
+
+    page = site.open("masked", answering=encoder(hw.choices.MaskedLMHead()))
+    page.get_by_text("What may stand in the place of “4”:").wait_for()
+    assert page.locator(".tick span").all_inner_texts() == [str(i) for i in range(12)]  # "head 10" has no room
+    page = site.open("vectors", answering=encoder(hw.choices.NoHead()))
+    page.get_by_text("This model gives a vector").wait_for()
+    assert page.get_by_role("button", name="Try each head off").count() == 0
 
 
 def test_long_texts_come_in_blocks(site: Site) -> None:

@@ -17,7 +17,7 @@ import { Session } from "./session.js";
 import { fromAddress, KEPT, Store, toAddress } from "./store.js";
 import { words } from "./words.js";
 
-const SELDOM = 300; // milliseconds between two addresses: browsers allow no more, and a drag changes it with every frame
+const SELDOM = 300; // milliseconds between two addresses: they cost, and browsers allow no more
 const TABS = [
   ["lens", "Lens", lensPane],
   ["next", "Read", nextPane],
@@ -63,7 +63,7 @@ export async function mount(root, ask, { address = false, note = null } = {}) {
     };
     store.on(KEPT, () => {
       clearTimeout(wait);
-      if (performance.now() < next) wait = setTimeout(write, next - performance.now());
+      if (session.dragging || performance.now() < next) wait = setTimeout(write, SELDOM);
       else write();
     });
     addEventListener("hashchange", () => store.set(fromAddress(location.hash)));

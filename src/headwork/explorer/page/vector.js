@@ -1,5 +1,5 @@
 // Pictures as SVG text, for a paper: maps, bars and lines, in the colours of paper.
-import { chooseTheme, differenceColour, isDark, weightColour } from "./colours.js";
+import { chooseTheme, differenceColour, hue, isDark, weightColour } from "./colours.js";
 import { cellsAsImage, cut } from "./heatmap.js";
 import { h, times } from "./dom.js";
 
@@ -60,8 +60,6 @@ function barsSvg({ title, values, shape, rowNames }) {
   return wrap(560, 40 + shape[0] * 20, title, inside);
 }
 
-const LINES = ["#2c5fc9", "#b85c00", "#2e7d4f", "#8a3ea8", "#555"];
-
 // values by column: the first is x, each other a line.
 function linesSvg({ title, values, shape, columnNames, xName, yName, ink = "#222" }) {
   const [rows, columns] = shape;
@@ -82,7 +80,7 @@ function linesSvg({ title, values, shape, columnNames, xName, yName, ink = "#222
   inside += text(left, height - 8, Number(x0.toPrecision(4))) + text(width - 16, height - 8, Number(x1.toPrecision(4)), "end") + text((left + width) / 2, height - 8, xName ?? columnNames[0], "middle") + text(10, 16, yName ?? "");
   for (let j = 1; j < columns; j++) {
     const points = xs.map((x, i) => [x, at(i, j)]).filter(([, y]) => Number.isFinite(y));
-    const colour = LINES[(j - 1) % LINES.length];
+    const colour = hue(j);
     inside += `<polyline fill="none" stroke="${colour}" stroke-width="2" points="${points.map(([x, y]) => `${px(x).toFixed(1)},${py(y).toFixed(1)}`).join(" ")}"/>`;
     if (points.length < 60) inside += points.map(([x, y]) => `<circle cx="${px(x).toFixed(1)}" cy="${py(y).toFixed(1)}" r="2.5" fill="${colour}"/>`).join("");
     inside += `<rect x="${left + 8 + (j - 1) * 140}" y="20" width="10" height="10" fill="${colour}"/>${text(left + 22 + (j - 1) * 140, 29, columnNames[j])}`;

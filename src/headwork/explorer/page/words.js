@@ -10,11 +10,7 @@ export const words = {
     text: `What the model reads, ${TOKENS} Point at a token to see it everywhere; click it to look from there.`,
     "text pair": `What the model reads (source) and writes (target), ${TOKENS} Leave the target empty to let the model write it.`,
   },
-  patches: ([rows, columns], grid) => {
-    const side = [rows / grid[0], columns / grid[1]];
-    const cut = side[0] === 1 && side[1] === 1 ? "each of which is a patch" : `cut into ${grid[0] * grid[1]} patches of ${side.join(" x ")} pixels`;
-    return `Drag to draw, with Shift to erase. The model sees ${rows} x ${columns} pixels, ${cut}.`;
-  },
+  patches: ([rows, columns], grid) => `Drag to draw, with Shift to erase. The model sees ${rows} x ${columns} pixels, cut into ${grid[0] * grid[1]} patches of ${rows / grid[0]} x ${columns / grid[1]} pixels.`,
   answer: "Answer",
   heads: "Heads",
   headsAbout: "The model works in layers, one after the other. In each of them several heads look at the input side by side. ",
@@ -25,9 +21,11 @@ export const words = {
   headsUse: "Click a picture to see it large. Untick it to switch the head off: what then changes in the answer is what the head did.",
   layerKinds: { encoder: "the source looks at itself", decoder: "the target looks at what it has so far", cross: "the target looks at the source" },
   tryAll: "Try each head off",
+  goal: "to change ",
+  itsAnswer: "its answer",
   map: "Map",
   mapAbout: {
-    image: "Where this head looks from one patch (in the green frame), or from the class token: the more a patch glows, the more is taken from it. All weights together are 100 %.",
+    image: "Where this head looks, seen from the place named below: the more a patch glows, the more is taken from it. All weights together are 100 %.",
     text: "Each row is a token that looks, each column a token that is looked at. Each row adds up to 100 %.",
     next: " From a row the model chooses the next token.",
   },
@@ -43,13 +41,13 @@ export const words = {
   next: "Next",
   otherNext: "All answers",
   nextAbout: {
-    "next token": "How likely each token is to come next. To sample is to draw one of them at random. A temperature below 1 makes the likely ones likelier, above 1 all more alike; top-k keeps the k likeliest, top-p the likeliest that together reach this share.",
+    "next token": "How likely each token is to come next. Sampling draws one at random: a temperature below 1 makes the likely ones likelier, above 1 all more alike; top-k keeps the k likeliest, top-p the likeliest that together reach this share.",
     "masked token": "How likely each token is in the place of the mask.",
     "token class": "How likely each label is for the chosen token.",
     class: "How likely each class is.",
   },
   cache: "Cache",
-  cacheAbout: "In each layer a token leaves a key, by which later tokens find it, and a value, which they take from it. Neither changes any more, so a decoder can keep them: with this cache each new token costs about the same, without it the whole text is read again.",
+  cacheAbout: "In each layer a token leaves a key, by which later tokens find it, and a value, which they take from it. A decoder can keep both: with this cache each new token costs about the same, without it the whole text is read again.",
   gaussian: "Gaussian heads",
   gaussianAbout: "These heads look at a fixed place beside each patch, whatever is there. The grey square is the patch that looks; half of what a head takes lies inside its disc. Drag a disc to move it, its rim to make it wider or sharper.",
   cost: "Shapes and cost",
@@ -63,9 +61,9 @@ export const words = {
   unknown: (n) => `${n} ${n === 1 ? "token is" : "tokens are"} not known to the model.`,
   limit: (n, most) => `${n.toLocaleString("en")} of at most ${most.toLocaleString("en")} tokens`,
   random: "Its weights are random: what it says means nothing yet.",
-  says: { class: "The model says", "next token": "Most likely next", "masked token": "In the place of the mask, most likely", "token class": "The label of this token" },
+  says: { class: "The model says", "next token": "Most likely next", "masked token": "Most likely in this place", "token class": "The label of this token" },
   quote: (token) => `“${token}”`,
-  stepAfter: (token) => `What comes after “${token}”:`,
+  stepAt: { "next token": "What comes after", "masked token": "What may stand in the place of", "token class": "The labels of" },
   changes: (off, moved) => [off ? `${off} ${off === 1 ? "head is" : "heads are"} off` : null, moved ? `${moved} ${moved === 1 ? "head was" : "heads were"} moved` : null].filter(Boolean).join(", "),
   withAll: "with all heads as they were",
   stale: "What is shown below is still of the input before.",

@@ -40,7 +40,7 @@ export function answer(context) {
     const shown = isClass ? [...answer.top].sort((a, b) => (answer.top.length <= 12 ? a.id - b.id : 0)).slice(0, 12) : answer.top.slice(0, 5);
     // The text before may be another than this one, and then its next step is too.
     const same = before && String(before.header.sequences.map((each) => each.ids)) === String(sequences.map((each) => each.ids));
-    if (answer.kind === "next token") parts.push(h("p.note", words.stepAfter(sequences.at(-1).strings[answer.position])));
+    if (words.stepAt[answer.kind]) parts.push(h("p.note", `${words.stepAt[answer.kind]} ${words.quote(sequences.at(-1).strings[answer.position])}:`));
     parts.push(bars(shown.map((each) => ({ name: each.name, value: each.probability, before: same ? old.get(each.id) : undefined }))));
     put(box, parts);
   };

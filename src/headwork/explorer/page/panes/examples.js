@@ -22,7 +22,6 @@ export function examples({ described, store, newLive }) {
           return { pixels: Array.from(arrays.pixels.data.subarray(i * n, (i + 1) * n)) };
         };
         const image = size && pixelsAsImage(input().pixels, size.slice(1), size[0]);
-        if (image) image.setAttribute("aria-hidden", "true");
         return h("button", { class: row.right ? "example" : "example wrong", onclick: () => store.set({ input: input(), query: null }) }, image, size ? null : h("span.example-text", row.text), h("small", says));
       }),
     );

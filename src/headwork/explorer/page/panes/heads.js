@@ -22,7 +22,7 @@ export function headsPane(context) {
       const tick = h("input", { type: "checkbox", checked: true, onchange: () => toggle(a, head, tick.checked) });
       tick.setAttribute("aria-label", `${attention.short}, head ${head} on`);
       const [look, effect] = ["look", "effect"].map((name) => h("span", { class: name }));
-      const element = h("div.head", button, h("label.tick", tick, h("span", `head ${head}`)), look, effect);
+      const element = h("div.head", button, h("label.tick", tick, h("span", widest <= 8 ? `head ${head}` : String(head))), look, effect);
       cells.push({ a, head, canvas, button, tick, look, effect, element });
       return element;
     });
@@ -77,7 +77,7 @@ export function headsPane(context) {
         const looks = reading.arrays[`looks.${a}`];
         if (!looks) continue;
         const seen = looks.data.subarray(head * looks.shape[1], (head + 1) * looks.shape[1]);
-        if (!all && isSame(cell.seen, seen)) continue; // while one Gaussian head is dragged, the others look where they did
+        if (!all && isSame(cell.seen, seen)) continue; // Gaussian heads that nobody drags
         cell.seen = seen;
         drawOverlay(canvas, under, seen.subarray(image.n_extra), image.grid);
       } else {
@@ -104,13 +104,12 @@ export function headsPane(context) {
   const numbers = () => {
     const { reading } = store.values;
     if (!reading) return null;
-    const columns = Math.max(...described.attention.map((each) => each.n_heads));
-    const values = new Float32Array(described.attention.length * columns).fill(NaN);
-    described.attention.forEach((_, a) => reading.arrays[`peaks.${a}`].data.forEach((v, i) => (values[a * columns + i] = v)));
-    return { title: "Largest weight of each head", rowNames: described.attention.map((each) => each.short), columnNames: times(columns, (i) => `head ${i}`), values, shape: [described.attention.length, columns], high: 1 };
+    const values = new Float32Array(described.attention.length * widest).fill(NaN);
+    described.attention.forEach((_, a) => reading.arrays[`peaks.${a}`].data.forEach((v, i) => (values[a * widest + i] = v)));
+    return { title: "Largest weight of each head", rowNames: described.attention.map((each) => each.short), columnNames: times(widest, (i) => `head ${i}`), values, shape: [described.attention.length, widest], high: 1 };
   };
   const about = image ? words.headsImage + words.headsFrom(image.n_extra > 0) : words.headsText;
-  return pane("heads", words.heads, [`${words.headsAbout}${about} `, figures, ` ${words.headsUse}`], numbers, h("div.row", trial.button, allOn), trial.note, h("div.heads", layers));
+  return pane("heads", words.heads, [`${words.headsAbout}${about} `, figures, ` ${words.headsUse}`], numbers, h("div.row", described.output === "hidden state" ? null : [trial.button, trial.goal], allOn), trial.note, h("div.heads", layers));
 }
 
 // The large map may be far up or far down on a small screen.

@@ -84,15 +84,8 @@ export function nextPane(context) {
     delete input[described.has_tokenizer ? ids : text];
     store.set({ input });
   };
-  const buttons = goesOn
-    ? h(
-        "div.row",
-        h("button", { onclick: () => go(1, false) }, "Sample one"),
-        h("button", { onclick: () => go(1, true) }, "Take the likeliest"),
-        h("button", { onclick: () => go(24, false) }, "Continue 24 tokens"),
-        h("button", { onclick: () => live.stop() }, "Stop"),
-      )
-    : null;
+  const button = (text, onclick) => h("button", { onclick }, text);
+  const buttons = [button("Sample one", () => go(1, false)), button("Take the likeliest", () => go(1, true)), button("Continue 24 tokens", () => go(24, false)), button("Stop", () => live.stop())];
   let rows = [];
   const show = () => {
     const { reading, sampling } = store.values;
@@ -109,5 +102,5 @@ export function nextPane(context) {
   show();
   const numbers = () =>
     rows.length ? { kind: "bars", title, rowNames: rows.map((row) => row.name), columnNames: ["sampled", "model"], values: Float64Array.from(rows.flatMap((row) => [row.p, row.raw])), shape: [rows.length, 2] } : null;
-  return pane("next", title, words.nextAbout[described.output], numbers, goesOn ? sliders : null, buttons, goesOn ? continued : null, note, list);
+  return pane("next", title, words.nextAbout[described.output], numbers, goesOn ? [sliders, h("div.row", buttons), continued] : null, note, list);
 }

@@ -11,7 +11,7 @@ export function trainingPane({ described, store, newLive }) {
   const note = h("p.note");
   let found = null;
   const live = newLive("training", ({ header }) => show((found = header)), note);
-  const names = [...described.checkpoints.map(({ name }) => name)];
+  const names = described.checkpoints.map(({ name }) => name);
   const label = h("output");
   const slider = h("input", { type: "range", min: 0, max: names.length, value: names.length, id: "hw-checkpoint", oninput: () => store.set({ checkpoint: names[Number(slider.value)] ?? null }) });
   const update = () => {

@@ -1,4 +1,4 @@
-import { h, percent, put } from "../dom.js";
+import { h, percent, put, times } from "../dom.js";
 import { isBlank, saidBy } from "../said.js";
 import { words } from "../words.js";
 
@@ -9,6 +9,9 @@ export function tryEachOff({ described, store, session, newLive }, cells, isOff)
   const note = h("p.note", { "aria-live": "polite" });
   const button = h("button", { onclick: () => run() }, words.tryAll);
   const isPair = described.input === "text pair";
+  // Of a classifier any class can be the goal: then it is shown which head keeps it down.
+  const classes = described.output === "class" ? times(described.n_outputs, (i) => h("option", { value: i }, described.labels?.[i] ?? String(i))) : [];
+  const goal = h("select", { onchange: () => run() }, h("option", { value: "" }, words.itsAnswer), classes);
   const shareOf = ({ header }, id) => header.answer.top.find((each) => each.id === id)?.probability ?? 0;
   const name = described.input === "text" ? words.quote : String;
   let found = null;
@@ -23,8 +26,10 @@ export function tryEachOff({ described, store, session, newLive }, cells, isOff)
     const { reading, off } = store.values;
     if (!reading?.header.answer.top.length || isBlank(reading)) return;
     clear();
-    const [{ id }, was] = [reading.header.answer.top[0], saidBy(reading)];
-    const before = shareOf(reading, id);
+    const [best, was] = [reading.header.answer.top[0].id, saidBy(reading)];
+    const id = goal.value ? Number(goal.value) : best;
+    const [before, wanted] = [shareOf(reading, id), id === best ? null : goal.selectedOptions[0].text];
+    const isMore = (a, b) => (wanted ? a > b : a < b);
     const tried = cells.filter((cell) => !isOff(cell));
     const needed = [];
     let missed = null;
@@ -34,11 +39,12 @@ export function tryEachOff({ described, store, session, newLive }, cells, isOff)
       if (!(await live.question({ question: "Read", about }))) return;
       const [now, after] = [saidBy(found), isPair ? null : shareOf(found, id)];
       const moves = !isPair && Math.abs(before - after) >= 0.005;
-      put(cell.effect, now !== was ? h("strong", `→ ${now}`) : moves ? `${percent(before).slice(0, -2)} → ${percent(after)}` : "same answer");
-      if (now !== was) needed.push({ cell, now });
-      else if (!isPair && after < (missed?.after ?? before)) missed = { cell, after };
+      const turns = now === (wanted ?? now) && now !== was;
+      put(cell.effect, turns ? h("strong", `→ ${now}`) : moves ? `${percent(before).slice(0, -2)} → ${percent(after)}` : "same answer");
+      if (turns) needed.push({ cell, now });
+      else if (!isPair && isMore(after, missed?.after ?? before)) missed = { cell, after };
     }
-    note.textContent = needed.length ? turned(needed, was) : missed ? dropped(missed, was, before) : `It stays ${name(was)} without any one of them.`;
+    note.textContent = needed.length ? turned(needed, was) : missed ? moved(missed, wanted ?? was, before) : `It stays ${name(was)} without any one of them.`;
   }
   const called = ({ cell }) => `${described.attention[cell.a].short}, head ${cell.head}`;
   function turned(needed, was) {
@@ -47,6 +53,6 @@ export function tryEachOff({ described, store, session, newLive }, cells, isOff)
     const list = needed.slice(0, LISTED).map((each) => `${called(each)} (${name(each.now)})`).join("; ");
     return `The answer needs ${needed.length} heads. Without any one of them, ${name(was)} becomes something else: ${list}${more > 0 ? `; and ${more} more, in blue below` : ""}. Untick one to see.`;
   }
-  const dropped = (missed, was, before) => `No single head turns the answer. ${called(missed)} is missed most: without it, ${name(was)} goes from ${percent(before)} to ${percent(missed.after)}. Untick it, then try again.`;
-  return { button, note };
+  const moved = (missed, which, before) => `No single head turns the answer; ${called(missed)} matters most: without it, ${name(which)} goes from ${percent(before)} to ${percent(missed.after)}. Untick it, then try again.`;
+  return { button, goal: classes.length ? h("label", words.goal, goal) : null, note };
 }

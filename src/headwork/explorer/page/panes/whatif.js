@@ -78,7 +78,6 @@ export function whatifPane(context) {
   function shown(part) {
     const { header, arrays } = part;
     const what = described.image ? pixelsAsImage(arrays.pixels.data, described.image.size, described.image.channels) : h("span.compared-text", header.sequences[0].strings.join(""));
-    if (described.image) what.setAttribute("aria-hidden", "true");
     return h("span", what, " → ", h("strong", saidBy(part)));
   }
   const field = described.input === "image" ? imageField() : textField();
