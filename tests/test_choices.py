@@ -25,6 +25,7 @@ UNIONS = {
         "AnyFeedForward",
         "AnyNorm",
         "TextPositions",
+        "PatchEmbedding",
         "GridPositions",
         "ImagePooling",
         "TextPooling",
@@ -37,6 +38,7 @@ UNIONS = {
 } | {"Heads.qk_norm": (choices.QKNorm,), "DecoderConfig.window": (choices.SlidingWindow,)}
 REQUIRED = {
     "d_hidden": 7,
+    "widths": (5, 7),
     "max_distance": 4,
     "n_experts": 3,
     "n_active": 2,
