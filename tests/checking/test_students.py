@@ -11,6 +11,7 @@ QUICK = (
 )  # fmt: skip
 
 
+@pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in PROGRAMS], ids=str
 )
