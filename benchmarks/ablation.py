@@ -10,16 +10,13 @@ is in the file already is not trained again.
 import argparse
 import statistics
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from benchmarks.processor_seconds import Rows, Training, lasting
-from torch import Tensor, nn
 
-import headwork as hw
 from headwork import choices
 from headwork.models import DecoderConfig
 from headwork.recipes import find_recipe
@@ -48,29 +45,13 @@ def toggle_qk_norm(config: RunConfig) -> RunConfig:
     return replace(config, model=replace(decoder(config), heads=changed))
 
 
-def value_residuals(model: nn.Module, stack: ExitStack) -> None:
-    """v <- (v + v of the first layer) / 2 in all later layers. Zhou et al., "Value residual learning", 2024."""
-    kept: list[Tensor] = []
-
-    def keep(v: Tensor) -> None:
-        kept[:] = [v]
-
-    def mix(v: Tensor) -> Tensor:
-        return (v + kept[0]) / 2
-
-    n_layers = len(model.layers)  # type: ignore[arg-type]
-    edits: dict[str, Any] = {"layers.0.attention.values": keep}
-    edits |= {f"layers.{i}.attention.values": mix for i in range(1, n_layers)}
-    stack.enter_context(hw.patch(model, edits))
-
-
 ROWS: dict[str, Change] = {
     "as it is": lambda config: config,
     "AdamW instead of Muon": of_training(optimiser=AdamW(lr=3e-3, betas=(0.9, 0.95), weight_decay=0.1)),
     "GELU instead of squared ReLU": of_model(feed_forward=choices.FeedForward(d_ff=512, activation="gelu", bias=False)),
     "outputs that do not start at zero": of_training(zero_init_outputs=False),
     "QK-norm the other way": toggle_qk_norm,
-    "with value residuals": lambda config: config,
+    "with value residuals": of_model(value_residual=True),
     "learned positions instead of rotary": of_model(position=choices.LearnedPositions(max_tokens=128)),
 }
 
@@ -81,18 +62,14 @@ def train(name: str, seed: int, seconds: float, directory: str | None) -> dict[s
     config = ROWS[name](replace(config, training=replace(config.training, seed=seed)))
     assert config.data is not None
     data = config.data.load(seed)
-    with ExitStack() as stack:
-        training = Training(lasting(config, data, seconds), data)
-        if "value residuals" in name:
-            value_residuals(training.model, stack)
-        training.go_on(float("inf"))
-        loss = training.valid()["loss"]
+    training = Training(lasting(config, data, seconds), data)
+    training.go_on(float("inf"))
     return {
         "row": name,
         "seed": seed,
         "seconds": round(training.seconds, 1),
         "steps": training.progress.step,
-        "loss": round(loss, 4),
+        "loss": round(training.valid()["loss"], 4),
     }
 
 

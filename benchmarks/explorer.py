@@ -49,6 +49,25 @@ PEN = """async () => {
     return performance.now() - begun;
 }"""
 
+DRAG = """async ([x, y]) => {
+    const [answer, bound] = [".answer", ".pane-gaussian .bars"].map((name) => document.querySelector(name));
+    const count = (box) => {
+        let [n, last] = [0, box.innerHTML];
+        const look = () => box.innerHTML !== last && (n++, (last = box.innerHTML));
+        new MutationObserver(look).observe(box, { childList: true });
+        return () => n;
+    };
+    const counts = [answer, bound.parentElement].map(count);
+    const [disc, begun] = [document.querySelector("circle.disc"), performance.now()];
+    for (let i = 0; performance.now() - begun < 2000; i++) {
+        const place = { clientX: x + i % 80, clientY: y + (i >> 1) % 60, pointerId: 1, bubbles: true };
+        disc.dispatchEvent(new PointerEvent("pointermove", place));
+        await new Promise(requestAnimationFrame);
+    }
+    return counts.map((n) => 1000 * n() / (performance.now() - begun));
+}"""
+"""Moves with every frame, as a mouse does: Playwright's wait for each other. Only what differs counts as an answer."""
+
 
 def serve(subject: Subject, **options: Any) -> Server:
     server = Server(Worker(Answering(subject, **options)))
@@ -79,30 +98,22 @@ def measure(browser: Any, name: str) -> None:
     line = f"{subject.name:<34} ready {min(ready):.2f} s   key stroke to maps: best {strokes[0]:.0f}, median "
     print(f"{line}{strokes[len(strokes) // 2]:.0f} ms   reading in the server {1000 * min(seconds):.1f} ms", flush=True)
     if subject.gaussian:
-        drag(page, server)
+        drag(page)
     page.close()
     server.shutdown()
 
 
-def drag(page: Any, server: Server) -> None:
-    """Answers a second while a head is dragged for two seconds."""
+def drag(page: Any) -> None:
+    """Answers and convolutions a second while a head is dragged for two seconds."""
     disc = page.locator("circle.disc").first
     disc.scroll_into_view_if_needed()
     box = disc.bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.evaluate("""() => {
-        window.shown_ = 0;
-        new MutationObserver(() => window.shown_++).observe(document.querySelector(".answer"), { childList: true });
-    }""")
-    page.mouse.move(x, y)
+    at = [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2]
+    page.mouse.move(*at)
     page.mouse.down()
-    begun, i = time.perf_counter(), 0
-    while time.perf_counter() - begun < 2:
-        i += 1
-        page.mouse.move(x + i % 80, y + (i // 2) % 60)
-    seconds = time.perf_counter() - begun
+    answers, bounds = page.evaluate(DRAG, at)
     page.mouse.up()
-    print(f"{'':<34} dragging: {page.evaluate('window.shown_') / seconds:.0f} answers shown a second", flush=True)
+    print(f"{'':<34} dragging: {answers:.0f} answers shown a second, {bounds:.0f} convolutions", flush=True)
 
 
 def long(browser: Any) -> None:

@@ -1,8 +1,9 @@
-"""How a small Vision Transformer pools its tokens and knows their places: Fashion-MNIST, equal processor seconds.
+"""How a small Vision Transformer pools its tokens and knows their places: CIFAR-10, equal processor seconds.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.pooling_and_positions --data-dir DATA --out runs/pooling.jsonl --seconds 60
+    OMP_NUM_THREADS=1 python -m benchmarks.pooling_and_positions --data-dir DATA --out runs/pooling.jsonl --seconds 120
 
-The recipe `fashion-vit` (a mean over all tokens, a learned code for each patch), with one thing changed in each row.
+The model and the training of the recipe `fashion-vit` (a mean over all tokens, a learned code for each patch) on the
+images of CIFAR-10, with one thing changed in each row; `--set fashion` takes Fashion-MNIST, as the recipe does.
 The rotary code turns by the number of the patch, row after row; "relative" has a learned code for each shift of rows
 and of columns beside the content, "Gaussian" looks by position alone. Each row is trained with each seed for as many
 steps as take so many processor seconds, by a trial of a few; test accuracy at the end, of the averaged weights. What is
@@ -11,7 +12,7 @@ in the file already is not trained again.
 
 import argparse
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from benchmarks.processor_seconds import Rows, Training, lasting
 
 import headwork as hw
 from headwork import choices
+from headwork.data import Cifar10
 from headwork.models import GaussianImageEncoderConfig, VisionTransformer, VisionTransformerConfig
 from headwork.recipes import find_recipe
 from headwork.training.config import RunConfig
@@ -45,7 +47,7 @@ def of_grid(config: VisionTransformerConfig, heads: choices.ImageHeads) -> Gauss
 
 def rows(base: VisionTransformerConfig) -> dict[str, Any]:
     """The models of all rows, by name."""
-    n_heads, shared = base.heads.n_heads, {name: getattr(base, name) for name in base.__dataclass_fields__}
+    n_heads, shared = base.heads.n_heads, {field.name: getattr(base, field.name) for field in fields(base)}
     return {
         "the recipe: mean (GAP), learned positions": base,
         "class token (CLS)": replace(base, pooling=choices.ClassToken()),
@@ -92,12 +94,16 @@ def show(done: list[dict[str, Any]], names: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", help="where Fashion-MNIST is")
+    parser.add_argument("--data-dir", help="where the data set is")
+    parser.add_argument("--set", choices=("cifar10", "fashion"), default="cifar10")
     parser.add_argument("--out", type=Path, required=True, help="a file of JSON lines, one for each run")
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     arguments = parser.parse_args()
     config = find_recipe("fashion-vit")
+    assert isinstance(config.model, VisionTransformerConfig)
+    if arguments.set == "cifar10":
+        config = replace(config, data=Cifar10(), model=replace(config.model, image=(32, 32), n_channels=3))
     config = replace(config, data=replace(config.data, directory=arguments.data_dir))  # type: ignore[type-var]
     assert isinstance(config.model, VisionTransformerConfig)
     models = rows(config.model)

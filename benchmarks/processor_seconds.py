@@ -19,8 +19,8 @@ from headwork.seeds import seed_everything
 from headwork.training.checkpoints import Progress
 from headwork.training.config import RunConfig
 from headwork.training.fit import fit_to_data, task_for
-from headwork.training.loop import build_model, evaluate, make_learner, take_step
-from headwork.training.machine import keep_memory, make_fabric
+from headwork.training.loop import build_model, evaluate, take_step
+from headwork.training.machine import keep_memory, make_fabric, make_learner
 from headwork.training.plan import Plan, training_batches
 from headwork.training.stopping import StopRequest
 

@@ -426,7 +426,7 @@ def image_config(**changes: Any) -> VisionTransformerConfig:
         "heads": choices.Heads(n_heads=HEADS, d_head=10, d_value=10, bias=False, out_bias=True),
         "feed_forward": choices.FeedForward(d_ff=32),
         "norm": choices.LayerNorm(),
-        "patch_norm": True,
+        "embedding": choices.LinearPatches(norm=True),
     }
     return VisionTransformerConfig(**settings | changes)
 
@@ -478,7 +478,9 @@ def labml_vit(folder: Path) -> float:
         **parts("classification.", "classifier", ("linear1", "linear2"), ("dense", "classifier")),
     }
     config = image_config(
-        heads=choices.Heads(n_heads=HEADS), patch_norm=False, head=choices.MLPHead(d_hidden=17, activation="relu")
+        heads=choices.Heads(n_heads=HEADS),
+        embedding=choices.LinearPatches(),
+        head=choices.MLPHead(d_hidden=17, activation="relu"),
     )
     image = torch.randn(2, 3, 12, 12)
     return difference(same_weights(config.build(), state, table)(image), theirs(image))

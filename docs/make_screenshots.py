@@ -167,7 +167,7 @@ def main(runs: Path, only: str = "") -> None:
         for name, (run, make) in PICTURES.items():
             if only not in name:
                 continue
-            page = browser.new_page(viewport={"width": 1250, "height": 900})
+            page = browser.new_page(viewport={"width": 1250, "height": 1000})
             if name == "living":
                 page.goto((DOCS / "explorer" / f"{run}.html").as_uri())
                 picture = make_picture(page, make)

@@ -344,6 +344,31 @@ class SlidingWindow(Checked):
     position: RotaryPositions | None = None
 
 
+# --- from an image to tokens ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearPatches(Checked):
+    """One linear map for every patch. Dosovitskiy et al. (ViT), 2021.
+
+    `norm` normalises the pixels of a patch before the map and its features behind it. Kumar, Dehghani and Houlsby,
+    "Dual PatchNorm", 2023.
+    """
+
+    norm: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionalStem(Checked):
+    """Convolutions of 3 x 3 pixels, with so many channels and d_model at last; the last ones halve the image.
+
+    Tokens are those of a patch of 2, 4, 8, ... pixels, but each sees beyond its patch. Xiao et al., "Early convolutions
+    help Transformers see better", 2021.
+    """
+
+    widths: tuple[Count, ...]
+
+
 # --- positions of an image -----------------------------------------------------------------------------------------
 
 
@@ -480,6 +505,7 @@ TextPositions = (
     | RelativePositions
     | LearnedRelativePositions
 )
+PatchEmbedding = LinearPatches | ConvolutionalStem
 GridPositions = NoPositions | LearnedGrid | SinusoidalGrid
 ImagePooling = ClassToken | DistillationToken | MeanPooling | MaxPooling | AttentionPooling
 TextPooling = FirstToken | MeanPooling | MaxPooling | AttentionPooling

@@ -57,12 +57,13 @@ def quantize(model: nn.Module, *, bits: int = 8) -> nn.Module:
         elif type(module) is TokenEmbedding and module.name == "token ids":
             rounded[id(module)] = Int8Embedding(module, tied=len(module.table) in tied)
     if not rounded:
-        raise ValueError(f"model must have linear maps to quantise, got {type(model).__name__} without any")
+        what = "without any" if precision_of(model) == "float32" else f"in {precision_of(model)} already"
+        raise ValueError(f"model must have linear maps to quantise, got {type(model).__name__} {what}")
     quantised = copy.deepcopy(model, {**rounded}).eval().requires_grad_(False)  # what is in the memo is not copied
     if precise:
         for attention in _parts(quantised, MultiHeadAttention):
-            for name, child in attention.named_children():
-                if name != "out":  # norms and codes of positions meet queries and keys
+            for child in attention.children():
+                if not isinstance(child, Int8Linear):  # norms and codes of positions meet queries and keys
                     child.double()
     return quantised
 

@@ -52,7 +52,7 @@ def test_what_was_found_and_an_estimate_are_said(
     said = capsys.readouterr()
     words = said.out + said.err
     assert "60 texts in" in words
-    assert "2 classes: against 30, for 30" in words
+    assert "2 classes: against (30), for (30)" in words
     assert "of memory beside the data" in words
 
 
@@ -96,6 +96,38 @@ def test_answers_to_a_whole_table(
     assert float(found[7]["probability"]) == pytest.approx(float(wanted.max()), abs=1e-5)
     assert "asked.jsonl, line 8: " in say(capsys, "predict", reviews / "run", asked)
     assert f"out must be a new file, got {out}" in say(capsys, "predict", reviews / "run", asked, "--out", out, code=2)
+
+
+def test_columns_that_were_said_are_those_of_other_tables_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{'good' if i % 2 else 'bad'} film number{i},{'for' if i % 2 else 'against'}" for i in range(20)]
+    for name, columns in (("odd", "Words,Side"), ("usual", "text,label")):
+        (tmp_path / f"{name}.csv").write_text("\n".join([columns, *rows]) + "\n")
+    said = ("--set", "data.text=Words", "--set", "data.label=Side")
+    say(
+        capsys,
+        "train",
+        "sst2-encoder",
+        "--data",
+        tmp_path / "odd.csv",
+        *said,
+        "--out",
+        tmp_path / "run",
+        *LITTLE,
+        *SMALL,
+    )
+    evaluate = ("evaluate", tmp_path / "run", "--json")
+    found = json.loads(say(capsys, *evaluate, "--data", tmp_path / "odd.csv"))
+    assert found["examples"] == 20
+    assert "got 'Words'; there are 'text', 'label'" in say(capsys, *evaluate, "--data", tmp_path / "usual.csv", code=2)
+    others = ("--set", "data.text=text", "--set", "data.label=label")
+    again = json.loads(say(capsys, *evaluate, "--data", tmp_path / "usual.csv", *others))
+    assert again["accuracy"] == found["accuracy"]
+    assert "set is for other data" in say(capsys, *evaluate, *others, code=2)
+    for name in ("odd", "usual"):
+        say(capsys, "predict", tmp_path / "run", tmp_path / f"{name}.csv", "--out", tmp_path / f"{name}-answers.csv")
+        assert len((tmp_path / f"{name}-answers.csv").read_text().splitlines()) == 21
 
 
 def test_other_data_is_evaluated(reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

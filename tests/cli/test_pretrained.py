@@ -78,4 +78,4 @@ def test_what_cannot_be_done(folder: Path, tmp_path_factory: pytest.TempPathFact
     CHECKPOINTS["bert-lm"].save(encoder)
     a_tokenizer().save(str(encoder / "tokenizer.json"))
     assert main(["generate", str(encoder)]) == 2
-    assert "must be one of a language model" in capsys.readouterr().err
+    assert "which reads a text and gives a masked token: try `headwork predict`" in capsys.readouterr().err

@@ -249,6 +249,8 @@ def layer(**changes: Any) -> nn.Module:
         (lambda: hw.layers.MultiHeadAttention(D, HEADS, beta=1.0), "beta must be 0.5"),
         (lambda: hw.layers.MultiHeadAttention(D, HEADS, out_bias=False), "out_bias must be True"),
         (lambda: layer(position=hw.choices.RelativePositions()), "relative must be None"),
+        (lambda: layer(heads=hw.choices.Heads(n_heads=HEADS, qk_norm=hw.choices.QKNorm())), "qk_norm must be None"),
+        (lambda: layer(window=3), "window must be None"),
         (lambda: layer(heads=hw.choices.SplitHeads(n_heads=HEADS)), "attention must be MultiHeadAttention"),
         (lambda: layer(feed_forward=hw.choices.GatedFeedForward(d_ff=FF)), "got a GatedFeedForward"),
         (lambda: layer(norm=hw.choices.RMSNorm()), "norm must be LayerNorm .* got an? RMSNorm"),

@@ -33,7 +33,7 @@ def test_a_folder_for_each_class(folder: Path) -> None:
     assert data.found == (
         f"24 images in {folder}, of 5 x 8 to 28 x 8 pixels",
         "read as 6 x 8 pixels, in colour",
-        "2 classes: cat 12, dog 12",
+        "2 classes: cat (12), dog (12)",
         "split: 20 train, 2 valid, 2 test (at random, seed 0, each class in the same share)",
     )
     batch = data.test.batch([0, 1])
@@ -84,7 +84,7 @@ def test_copies_are_on_one_side_and_other_files_are_said(folder: Path) -> None:
     (folder / "dog" / "notes.txt").write_text("mine")
     data = ImageFolder(path=str(folder), size=(6, 8)).load()
     assert "duplicates: 24 of 48 images are there again; all on one side of the split" in data.found
-    assert f"skipped: 1 files that are no images, the first at {folder / 'dog' / 'notes.txt'}" in data.found
+    assert f"skipped: files that are no images (1), the first at {folder / 'dog' / 'notes.txt'}" in data.found
     parts = [
         {image.numpy().tobytes() for image in p.batch(range(len(p))).image} for p in (data.train, data.valid, data.test)
     ]

@@ -64,7 +64,10 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
     (tmp_path / "no.py").write_text("not this")
     config = TextFile(path=str(tmp_path), n_context=8)
     assert "".join(config.pieces()) == "\n".join(["first " * 300, "second " * 300, "third " * 300])
-    assert config.load().found[0] == "5,702 characters in 3 files, 17 different tokens"
+    assert config.load().found[:2] == (
+        "5,702 characters in 3 files, 17 different tokens",
+        f"skipped: files that do not end in .txt or .md (1), the first at {tmp_path / 'no.py'}",
+    )
 
 
 @pytest.mark.parametrize(

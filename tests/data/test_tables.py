@@ -46,7 +46,7 @@ def test_the_same_rows_in_every_format(tmp_path: Path, ending: str) -> None:
     assert [len(part) for part in (data.train, data.valid, data.test)] == [28, 8, 4]
     assert data.task.labels == ("no", "yes")
     assert data.found[0] == f"40 texts in {path} (text in 'text', label in 'label')"
-    assert "2 classes: no 20, yes 20" in data.found
+    assert "2 classes: no (20), yes (20)" in data.found
     assert "split: 28 train, 8 valid, 4 test (at random, seed 0, each class in the same share)" in data.found
 
 
@@ -102,7 +102,7 @@ def test_duplicates_empty_texts_and_lengths_are_said(tmp_path: Path) -> None:
     rows += [{"text": "long " * 50, "label": "no"}]
     path = write(tmp_path / "own.csv", rows)
     data = TextTable(path=str(path), max_tokens=20).load()
-    assert f"skipped: 1 empty texts, the first at {path}, line 43" in data.found
+    assert f"skipped: empty texts (1), the first at {path}, line 43" in data.found
     words = "duplicates: 1 of 42 texts is there again, 1 with another label; all on one side of the split"
     assert words in data.found
     assert "texts have 9 tokens (median), 51 at most; 1 longer than 20 is cut" in data.found

@@ -51,6 +51,7 @@ def test_two_files_tables_and_a_folder_are_the_same_pairs(tmp_path: Path) -> Non
         assert everything(data) == sorted(PAIRS), config
         assert [len(part) for part in (data.train, data.valid, data.test)] == [36, 2, 2]
         assert any("40 pairs" in line for line in data.found)
+        assert data.found[-1] == "split: 36 train, 2 valid, 2 test (at random, seed 0)"
 
 
 def test_parts_by_name(tmp_path: Path) -> None:
@@ -66,8 +67,8 @@ def test_empty_and_long_pairs_are_said(tmp_path: Path) -> None:
     english, german = two_files(tmp_path, pairs=pairs)
     config = TextPairs(path=str(english), target_path=str(german), tokenizer=Characters(), max_tokens=60, split_seed=1)
     found = config.load().found
-    assert f"skipped: 1 pairs that are empty on both sides, the first at {english}, line 41" in found
-    assert f"skipped: 1 pairs of more than 60 tokens, the first at {english}, line 42" in found
+    assert f"skipped: pairs that are empty on both sides (1), the first at {english}, line 41" in found
+    assert f"skipped: pairs of more than 60 tokens (1), the first at {english}, line 42" in found
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.explorer.models import SUBJECTS, gaussian_subject, image_subject, pair_subject, text_model, text_subject
+from tests.explorer.models import (
+    FEED_FORWARD,
+    HEADS,
+    SUBJECTS,
+    gaussian_subject,
+    image_subject,
+    pair_subject,
+    text_model,
+    text_subject,
+)
 
 import headwork as hw
 from headwork.explorer import questions as q
@@ -69,8 +78,9 @@ def test_answer_and_maps_are_those_of_the_model(kind: str) -> None:
             np.testing.assert_allclose(found.arrays["weights"], weights[head], atol=1e-6)
             np.testing.assert_allclose(found.arrays["weights"].sum(1), 1, atol=1e-5)
         np.testing.assert_allclose(read.arrays[f"peaks.{number}"], weights.amax((1, 2)), atol=1e-6)
-        share = read.arrays[f"thumbnails.{number}"] / 255 * read.arrays[f"peaks.{number}"][:, None, None]
-        np.testing.assert_allclose(share, weights, atol=1 / 255)
+        if kind in ("text", "pair"):
+            share = read.arrays[f"thumbnails.{number}"] / 255 * read.arrays[f"peaks.{number}"][:, None, None]
+            np.testing.assert_allclose(share, weights, atol=1 / 255)
 
 
 def test_heads_that_are_off_are_ablated(kind: str) -> None:
@@ -200,6 +210,39 @@ def test_what_heads_look_at_is_the_mean_over_the_rows(kind: str) -> None:
             for name, cells in places.items():
                 mean = sum(weights[cell] for cell in cells) / len(cells)
                 assert found[number][name][head] == pytest.approx(mean, abs=1e-6), name
+
+
+def test_the_strongest_weight_of_the_row_that_the_answer_is_read_from() -> None:
+    """Of a text the row of the position in question, of a classifier by its first token that one, of a translation none."""
+    answering, about = answering_of("text"), About(Input(text="the cat"))
+    for wanted, row in ((None, 6), (2, 2)):
+        found = only(answering(q.Read(about, position=wanted))).header
+        assert found["row"] == row
+        for number, most in enumerate(found["most"]):
+            for head in range(2):
+                weights = only(answering(q.Map(about, number, head))).arrays["weights"][row]
+                assert most["key"][head] == weights.argmax()
+                assert most["weight"][head] == pytest.approx(weights.max(), abs=1e-6)
+    translated = only(answering_of("pair")(q.Read(About(start("pair"))))).header
+    assert (translated["row"], translated["most"]) == (None, [])
+
+
+@pytest.mark.parametrize(("pooling", "row"), [(hw.choices.FirstToken(), 0), (hw.choices.MeanPooling(), None)])
+def test_the_row_of_a_text_classifier(pooling: hw.choices.TextPooling, row: int | None) -> None:
+    head = hw.choices.ClassificationHead(n_classes=3, pooling=pooling)
+    config = hw.models.EncoderConfig(vocab=31, d_model=8, n_layers=1, heads=HEADS, feed_forward=FEED_FORWARD, head=head)
+    answering = Answering(Subject.of(config.build()))
+    assert answering.describe().header["pools_first"] is (row == 0)
+    assert only(answering(q.Read(About(Input(ids=(3, 1, 4)))))).header["row"] == row
+
+
+def test_a_map_can_be_asked_for_with_the_forward_pass(kind: str) -> None:
+    answering, about = answering_of(kind), About(start(kind))
+    read, found = answering(q.Read(about, map=(1, 0)))
+    assert read.header["answer"]["top"]
+    expected = only(answering(q.Map(about, 1, 0)))
+    assert found.header == expected.header
+    np.testing.assert_array_equal(found.arrays["weights"], expected.arrays["weights"])
 
 
 @pytest.mark.parametrize("text", ["a", "ab", "abc"])
@@ -342,10 +385,9 @@ def test_saved_with_the_moved_heads(tmp_path: Path) -> None:
 def test_long_maps_come_in_blocks_that_keep_the_largest() -> None:
     weights = torch.zeros(1, 130, 130)
     weights[0, 129, 64] = 0.5
-    small, peaks = thumbnails(weights)
+    small = thumbnails(weights)
     assert small.shape == (1, 44, 44)
     assert int(small[0, 43, 21]) == 255
-    assert float(peaks[0]) == 0.5
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,12 @@ def exchange(server: Server, data: bytes, seconds: float = 10.0) -> bytes:
         return found
 
 
+@pytest.mark.parametrize("path", ["/engine/ask.js", "/living.js", "/recorded.js", "/widget.js", "/index.html"])
+def test_what_the_page_does_not_load_is_not_served(server: Server, path: str) -> None:
+    nothing = {"Authorization": None, "Content_Type": None, "Content_Length": None, "Origin": None}
+    assert b" 404 " in exchange(server, request(server, method="GET", path=path, body="", **nothing)).splitlines()[0]
+
+
 def test_the_page_gets_its_answer(server: Server) -> None:
     head, _, body = exchange(server, request(server)).partition(b"\r\n\r\n")
     assert b" 200 " in head

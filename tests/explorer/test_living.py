@@ -282,7 +282,7 @@ def test_what_the_engine_lacks_is_named() -> None:
     scaled = choices.RotaryPositions(scaling=choices.LinearScaling(factor=2.0))
     assert "LinearScaling" in why(replace(gpt, d_model=8, position=scaled))
     assert "SandwichLayer" in why(replace(gpt, layer=choices.SandwichLayer()))
-    assert "NormalisedPatchEmbedding" in why(replace(vit, patch_norm=True))
+    assert "NormalisedPatchEmbedding" in why(replace(vit, embedding=choices.LinearPatches(norm=True)))
     assert "full precision" in why(replace(gaussian, heads=choices.GaussianHeads(n_heads=2, precision="full")))
     assert "5,000,000" in why(replace(gpt, vocab=900_000))
     assert "tokenizer" in why(gpt, Tokenizer.byte_pairs(["low lower"] * 9, n_tokens=264))

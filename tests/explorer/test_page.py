@@ -153,10 +153,10 @@ def test_the_numbers_of_an_image_are_those_that_passed_after_drawing(site: Site)
     page.mouse.move(box["x"] + 150, box["y"] + 90, steps=4)
     page.mouse.up()
     page.wait_for_function(
-        "() => JSON.parse(atob(location.hash.slice(7).replaceAll('-', '+').replaceAll('_', '/'))).input.pixels.some((p) => p > 0.5)"
+        "() => JSON.parse(new URLSearchParams(location.hash.slice(1)).get('state')).input.pixels.some((p) => p > 0.5)"
     )
     page.wait_for_timeout(200)
-    state = page.evaluate("JSON.parse(atob(location.hash.slice(7).replaceAll('-', '+').replaceAll('_', '/')))")
+    state = page.evaluate("JSON.parse(new URLSearchParams(location.hash.slice(1)).get('state'))")
     pixels = torch.tensor(state["input"]["pixels"]).reshape(1, 1, 6, 8)
     assert 0 < float((pixels > 0).float().mean()) < 1
     page.locator("summary", has_text="All patches").click()
@@ -226,13 +226,49 @@ def test_each_head_is_tried_and_what_the_answer_owes_to_it_is_said(site: Site) -
     page.wait_for_function("() => document.querySelector('.effect').textContent === ''")  # it is of another state now
 
 
+def test_a_class_can_be_the_goal(site: Site) -> None:
+    """Which head to switch off for another answer: one that turns it, or the one without which that is likeliest."""
+    page = site.open("image")
+    subject = SUBJECTS["image"]()
+    inputs = encode_input(subject, answering_of("image").begun).inputs
+    shares = []
+    for number in range(4):
+        with torch.no_grad(), hw.ablate(subject.model, heads={f"layers.{number // 2}.attention": [number % 2]}):
+            shares.append(subject.model(*inputs)[0].softmax(-1))
+    table = torch.stack(shares)
+    with torch.no_grad():
+        was = int(subject.model(*inputs)[0].argmax())
+    reached = set(table.argmax(1).tolist()) - {was}
+    never = next(i for i in range(5) if i != was and i not in reached)
+    for goal in (never, *reached):
+        page.get_by_label("to change").select_option(subject.name_of(goal))
+        page.wait_for_function("() => document.querySelector('.pane-heads > .note').textContent.endsWith('.')")
+        best = int(table[:, goal].argmax())
+        name, note = f"layer {best // 2}, head {best % 2}", page.locator(".pane-heads > .note").inner_text()
+        assert name in note
+        if goal == never:
+            assert f"{name} matters most: without it, {subject.name_of(goal)} goes from" in note
+            assert f"to {100 * table[best, goal]:.0f} %." in note
+        else:
+            assert f"{subject.name_of(was)} becomes" in note
+    assert reached
+
+
 def test_what_each_head_looks_at_is_said(site: Site) -> None:
     page = site.open("text")
     page.locator("textarea").fill("the cat sat")
     settled(page, "the cat sat")
     labels = page.locator(".look").all_inner_texts()
     assert len(labels) == 6
-    assert all(label for label in labels)
+    model = text_model().eval()
+    with torch.no_grad(), hw.record(model) as seen:
+        model(torch.tensor([tokenizer().encode("the cat sat")]))
+    for number, label in enumerate(labels):  # of the row that the answer is read from, the last
+        row = seen[f"layers.{number // 2}.attention.weights"][0, number % 2, -1]
+        best = int(row.argmax())
+        place = {10: "itself", 9: "token before", 0: "first token"}.get(best, "“" + "the␣cat␣sat"[best] + "”")
+        assert label.split("\n") == ([f"{100 * row[best]:.0f} %", place] if row[best] >= 0.25 else ["spread out"])
+    assert "seen from “t”, the token that the answer is read from" in page.locator(".pane-heads .about").inner_text()
     page.locator(".head-map").nth(5).click()
     page.wait_for_function("() => document.querySelector('.focus-name').textContent.startsWith('layer 2, head 1')")
     assert "On average a row gives" in page.locator(".pane-map").inner_text()
@@ -406,7 +442,7 @@ def test_by_keyboard_alone(site: Site) -> None:
     for key in ("ArrowUp", "ArrowLeft", "Space"):
         image.keyboard.press(key)
     image.wait_for_function(
-        "() => JSON.parse(atob(location.hash.slice(7).replaceAll('-', '+').replaceAll('_', '/'))).input.pixels.filter((p) => p > 0).length > 0"
+        "() => JSON.parse(new URLSearchParams(location.hash.slice(1)).get('state')).input.pixels.filter((p) => p > 0).length > 0"
     )
 
 
@@ -421,7 +457,7 @@ def test_gaussian_heads_are_dragged_and_moved_by_keys(site: Site) -> None:
     page.mouse.move(box["x"] + box["width"] / 2 + 60, box["y"] + box["height"] / 2 + 30, steps=5)
     page.mouse.up()
     page.get_by_text("1 head was moved").wait_for()
-    page.get_by_text("each number that it gives changes by").wait_for()
+    page.get_by_text("each number that this layer gives would change by").wait_for()
     disc.focus()
     now = float(disc.get_attribute("aria-valuenow"))
     page.keyboard.press("ArrowDown")
@@ -439,6 +475,98 @@ def test_gaussian_heads_are_dragged_and_moved_by_keys(site: Site) -> None:
     page.locator(".head-map").nth(1).click()  # of the first layer
     page.get_by_text("layer 0, head 1 looks").wait_for()
     assert page.locator(".pane-gaussian select").first.input_value() == "0"
+
+
+def test_while_a_head_is_dragged_only_what_changes_is_asked_for(site: Site) -> None:
+    """The answer without changes once, the convolution seldom, and at the end that of the last place."""
+    page = site.open("gaussian")
+    page.locator(".pane-gaussian .bars").wait_for()
+    asked = list[dict[str, Any]]()
+    page.on("request", lambda request: asked.append(request.post_data_json))
+    disc = page.locator("circle.disc").first
+    disc.scroll_into_view_if_needed()
+    box = disc.bounding_box()
+    at = [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2]
+    page.mouse.move(*at)
+    page.mouse.down()
+    page.evaluate(
+        """async ([x, y]) => {
+            for (let i = 1; i <= 60; i++) {
+                const place = { clientX: x + i, clientY: y, pointerId: 1, bubbles: true };
+                document.querySelector("circle.disc").dispatchEvent(new PointerEvent("pointermove", place));
+                await new Promise(requestAnimationFrame);
+            }
+        }""",
+        at,
+    )
+    page.mouse.up()
+    page.wait_for_selector("#page:not([data-busy])")
+    page.wait_for_timeout(400)
+    by_place = {
+        place: [each for each in asked if each["place"] == place] for place in {each["place"] for each in asked}
+    }
+    assert len(by_place["before"]) == 1
+    assert 2 <= len(by_place["reading"]) <= 61
+    assert len(by_place["convolution"]) < len(by_place["reading"])
+    assert len(by_place["map"]) <= 1  # of the head that was taken; afterwards it comes with the reading
+    last = by_place["reading"][-1]["question"]["about"]["moved"]
+    assert by_place["convolution"][-1]["question"]["about"]["moved"] == last
+    assert float(disc.get_attribute("aria-valuenow")) == pytest.approx(last[0]["centre"][0], abs=0.01)
+    page.get_by_role("button", name="Put all back").click()
+    page.get_by_text("1 head was moved").wait_for(state="detached")
+
+
+def test_an_empty_image_has_no_answer(site: Site) -> None:
+    page = site.open("image")
+    page.locator(".tick input").first.click()
+    page.get_by_text("1 head is off").wait_for()
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_text("Draw something, and the model answers.").wait_for()
+    assert page.locator(".answer .bars").count() == 0
+    page.get_by_role("button", name="Try each head off").click()
+    assert page.locator(".pane-heads > .note").inner_text() == ""
+    page.locator("canvas.draw").click()
+    page.locator(".answer .bars").wait_for()
+    page.get_by_role("button", name="Switch all on").click()
+
+
+def test_the_answer_stays_in_sight_while_heads_are_switched(site: Site) -> None:
+    page = site.open("image", viewport={"width": 390, "height": 700})
+    line = page.locator(".answer-bar p")
+    page.locator(".answer").scroll_into_view_if_needed()
+    page.wait_for_function("() => document.querySelector('.answer-bar p').textContent === ''")
+    tick = page.locator(".tick input").last
+    tick.scroll_into_view_if_needed()
+    tick.click()
+    page.wait_for_function("() => document.querySelector('.answer-bar p').textContent.includes('; before: ')")
+    assert line.inner_text().startswith(page.locator(".verdict").inner_text())
+    top = line.bounding_box()["y"]
+    assert top == pytest.approx(0, abs=1)
+    tick.click()
+    page.wait_for_function("() => !document.querySelector('.answer-bar p').textContent.includes('; before: ')")
+
+
+def test_all_heads_that_turn_the_answer_are_named(site: Site) -> None:
+    """A model whose two heads of layer 0 cancel each other: the answer needs both."""
+
+    def torn() -> Answering:
+        answering = answering_of("image")
+        subject = answering.subjects[0]
+        begun = encode_input(subject, answering.begun).inputs
+        with torch.no_grad():
+            for parameter in subject.model.parameters():
+                parameter.mul_(3)
+            assert subject.model(*begun).isfinite().all()
+        return answering
+
+    page = site.open("torn", answering=torn)
+    page.get_by_role("button", name="Try each head off").click()
+    page.wait_for_function("() => document.querySelector('.pane-heads > .note').textContent.endsWith('.')")
+    turned = [i for i, said in enumerate(page.locator(".effect").all_inner_texts()) if said.startswith("→")]
+    note = page.locator(".pane-heads > .note").inner_text()
+    assert len(turned) > 1
+    assert note.startswith(f"The answer needs {len(turned)} heads.")
+    assert all(f"layer {i // 2}, head {i % 2} (" in note for i in turned)
 
 
 def test_what_if_is_streamed_into_a_table(site: Site) -> None:
@@ -596,7 +724,7 @@ def test_a_picture_of_any_size_and_a_file_that_is_none(site: Site, tmp_path: Pat
         page.get_by_role("button", name="Clear").click()
         page.locator("input[type=file]").set_input_files(tmp_path / name)
         page.wait_for_function(
-            "() => JSON.parse(atob(location.hash.slice(7).replaceAll('-', '+').replaceAll('_', '/'))).input.pixels.every((p) => p > 0.99)"
+            "() => JSON.parse(new URLSearchParams(location.hash.slice(1)).get('state')).input.pixels.every((p) => p > 0.99)"
         )
     (tmp_path / "text.png").write_text("no picture")
     page.locator("input[type=file]").set_input_files(tmp_path / "text.png")
@@ -617,7 +745,9 @@ def test_without_the_key_and_after_the_end(site: Site) -> None:
     server.shutdown()
     server.server_close()
     page.locator("textarea").fill("more")
-    page.get_by_text("The program behind this page does not answer. If it has ended, start `headwork").wait_for()
+    page.get_by_role("status").get_by_text(
+        "The program behind this page does not answer. If it has ended, start `headwork"
+    ).wait_for()
     page.close()
     server.worker.close()
 
@@ -686,6 +816,8 @@ def test_a_model_without_a_tokenizer_and_one_whose_weights_are_no_numbers(site: 
     page.wait_for_function(
         "() => Array.from(document.querySelectorAll('.token'), (t) => t.textContent).join() === '3,1,4'"
     )
+    page.locator("textarea").first.fill("3 x")
+    page.get_by_text("x is not an id. Type whole numbers, such as 3 1 4.").wait_for()
     page.locator("textarea").first.fill("3 99")
     page.get_by_text("Ids must lie in 0 .. 31, got 99.").wait_for()
 
@@ -697,6 +829,20 @@ def test_a_model_without_a_tokenizer_and_one_whose_weights_are_no_numbers(site: 
 
     page = site.open("nan", answering=broken)
     page.get_by_text("Some scores are not numbers").wait_for()
+
+
+def test_many_heads_and_a_model_of_masked_tokens_or_of_vectors(site: Site) -> None:
+    def encoder(head: Any) -> Callable[[], Answering]:
+        heads, feed_forward = hw.choices.Heads(n_heads=12), hw.choices.FeedForward(d_ff=16)
+        config = hw.models.EncoderConfig(vocab=31, d_model=24, n_layers=1, heads=heads, feed_forward=feed_forward, head=head)  # fmt: skip
+        return lambda: Answering(Subject.of(config.build()), text="3 1 4")
+
+    page = site.open("masked", answering=encoder(hw.choices.MaskedLMHead()))
+    page.get_by_text("What may stand in the place of “4”:").wait_for()
+    assert page.locator(".tick span").all_inner_texts() == [str(i) for i in range(12)]  # "head 10" has no room
+    page = site.open("vectors", answering=encoder(hw.choices.NoHead()))
+    page.get_by_text("This model gives a vector").wait_for()
+    assert page.get_by_role("button", name="Try each head off").count() == 0
 
 
 def test_long_texts_come_in_blocks(site: Site) -> None:
@@ -712,6 +858,21 @@ def test_pictures_are_saved(site: Site) -> None:
             page.locator(f".pane-map button[aria-label='save as {kind}']").click()
         assert Path(waiting.value.path()).read_bytes().startswith(starts)
         assert waiting.value.suggested_filename == f"layer-0-head-0.{kind.lower()}"
+
+
+def test_the_picture_of_a_large_map_is_saved_and_a_long_text_left_out_of_the_address(site: Site) -> None:
+    page = site.open("long", answering=lambda: Answering(text_subject(max_tokens=2048), text="ab"))
+    page.locator("textarea").first.fill("the cat sat on a mat " * 6)
+    page.get_by_text("126 of at most 2,048 tokens").wait_for()
+    page.wait_for_function("() => document.querySelector('.map-grid').ariaRowCount === '126'")
+    with page.expect_download() as waiting:
+        page.locator(".pane-map button[aria-label='save as PNG']").click()
+    assert Path(waiting.value.path()).read_bytes().startswith(b"\x89PNG")
+    page.locator("textarea").first.fill("the cat " * 20_000)
+    page.get_by_text("this model can read 2,048 at most").wait_for()
+    page.wait_for_function("() => !('input' in JSON.parse(new URLSearchParams(location.hash.slice(1)).get('state')))")
+    page.locator("textarea").first.fill("the")
+    page.get_by_text("3 of at most 2,048 tokens").wait_for()
 
 
 def test_a_recorded_page_works_from_disk(site: Site, tmp_path: Path) -> None:
@@ -741,7 +902,7 @@ def test_a_recorded_page_works_from_disk(site: Site, tmp_path: Path) -> None:
 
 
 def test_the_page_is_small_and_its_own() -> None:
-    files = {path: data for path, (_, data) in page_files().items() if not path.startswith("/engine/")}
+    files = {path: data for path, (_, data) in page_files().items()}
     assert sum(map(len, files.values())) < 150_000
     text = b"".join(files.values()).decode()
     assert "https://" not in text

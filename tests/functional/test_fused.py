@@ -134,6 +134,39 @@ def test_twins_agree_in_half_precision_as_far_as_it_reaches(visible, dtype):
     torch.testing.assert_close(fused, readable, rtol=0.02, atol=0.02)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("how", ["plain", "causal", "visible", "bias"])
+def test_half_precision_learns_by_the_table(monkeypatch, dtype, how):
+    """On a CPU the kernel's backward pass is slow in half precision; values and gradients are as near as it allows."""
+    options = {
+        "plain": {},
+        "causal": {"causal": True},
+        "visible": {"visible": masks.padding(torch.tensor([3, 6]), KEY)},
+        "bias": {"bias": torch.randn(HEAD, QUERY, KEY, dtype=torch.float64)},
+    }[how]
+    exact = [t.requires_grad_() for t in random_qkv(BATCH, HEAD)]
+    half = [t.detach().to(dtype).requires_grad_() for t in exact]
+    expected = scaled_dot_product_attention(*exact, **options)
+    gradients = torch.autograd.grad(expected.square().sum(), exact)
+    monkeypatch.delattr(F, "scaled_dot_product_attention")
+    found = fused_attention(*half, **options)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), expected, rtol=0.02, atol=0.05)
+    for of_half, of_exact in zip(torch.autograd.grad(found.square().sum(), half), gradients, strict=True):
+        torch.testing.assert_close(of_half.double(), of_exact, rtol=0.05, atol=0.15)
+
+
+@pytest.mark.computes_in(torch.bfloat16)
+def test_an_autocast_learns_by_the_table_too(monkeypatch):
+    q, k, v = (t.float().requires_grad_() for t in random_qkv(BATCH, HEAD))
+    expected = scaled_dot_product_attention(q, k, v)
+    monkeypatch.delattr(F, "scaled_dot_product_attention")
+    with torch.autocast("cpu", torch.bfloat16):
+        found = fused_attention(q, k, v)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), expected, rtol=0.02, atol=0.05)
+
+
 def test_dropout_keeps_the_mean_and_is_off_unless_asked_for():
     q, k = torch.zeros(1, 1, 2, D_HEAD), torch.zeros(1, 1, KEY, D_HEAD)
     v = torch.ones(1, 1, KEY, D_VALUE)

@@ -445,7 +445,25 @@ def test_mixing_heads_that_share_an_image_is_mixing_the_image():
     torch.testing.assert_close(mix_heads_along_axes(of_each, rows, columns), mix_along_axes(x, rows, columns))
 
 
+def test_all_heads_of_a_pixel_lie_together():
+    """So the linear map behind the heads needs no copy of them."""
+    mixed = mix_along_axes(*random_mix())
+    assert mixed.permute(0, 2, 3, 1, 4).is_contiguous()
+
+
 # numbers of other widths
+
+
+@pytest.mark.computes_in(torch.bfloat16)
+def test_an_autocast_mixes_in_float32_and_rounds_once():
+    inputs = [t.float().requires_grad_() for t in random_mix()]
+    exact = mix_along_axes(*inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = mix_along_axes(*inputs)
+    assert rounded.equal(exact.bfloat16())
+    like = torch.randn_like(exact).bfloat16()
+    of_exact, of_rounded = (torch.autograd.grad(mixed, inputs, like.to(mixed.dtype)) for mixed in (exact, rounded))
+    torch.testing.assert_close(of_rounded, of_exact)
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])

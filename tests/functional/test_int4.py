@@ -48,7 +48,7 @@ def test_the_kernel_and_the_equation(n: int, d_out: int, d_in: int) -> None:
     rounded = matrix.dequantised()
     assert (rounded - w).abs().max() <= 0.6 * 2 * w.abs().max() / 15
     expected = x.bfloat16().double() @ rounded.double().T
-    error = (matrix(x, torch.float64) - expected).abs() / (x.abs().double() @ rounded.abs().double().T)
+    error = (matrix(x) - expected).abs() / (x.abs().double() @ rounded.abs().double().T)
     assert error.max() < 2**-7
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from headwork.generation import Greedy, Sample, keep_top_k, keep_top_p, pick, probabilities
+from headwork.generation.sampling import draw
 from headwork.serialise import config_from_dict, config_to_dict
 
 BATCH, VOCAB = 5, 7
@@ -148,6 +149,11 @@ def test_the_same_seed_gives_the_same_words() -> None:
 def test_a_word_with_the_score_minus_infinity_never_comes() -> None:
     logits = torch.tensor([[0.0, -math.inf, 0.0]]).expand(500, -1)
     assert pick(logits, Sample(), seeded()).unique().tolist() == [0, 2]
+
+
+def test_tokens_are_drawn_as_multinomial_draws_them() -> None:
+    p = torch.randn(200, VOCAB).softmax(-1).masked_fill(torch.rand(200, VOCAB) < 0.3, 0.0)
+    assert draw(p, seeded(3)).equal(torch.multinomial(p, 1, generator=seeded(3)).squeeze(-1))
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------

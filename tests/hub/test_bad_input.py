@@ -1,6 +1,7 @@
 """What cannot be loaded is refused in words, and nothing in a folder is ever executed."""
 
 import json
+import math
 import os
 import pickle
 import random
@@ -62,10 +63,22 @@ def folder_of(name: str, tmp_path: Path, **settings: Any) -> Path:
             "rope_type must be one of default, linear, dynamic, llama3, yarn, got 'longrope'",
         ),
         (
-            "llama",
+            "phi3",
             {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 1.5}},
             r"fraction must lie in \(0, 1",
         ),
+        *(  # which transformers does not read for these families
+            (name, {"partial_rotary_factor": 0.5}, "partial_rotary_factor must be 1.0, the one that Headwork has")
+            for name in ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "olmo2", "falcon")
+        ),
+        (
+            "llama",
+            {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}},
+            "partial_rotary_factor must be 1.0",
+        ),
+        ("gpt-neox", {"partial_rotary_factor": 0.75}, "partial_rotary_factor must be 0.25"),
+        ("llama", {"rms_norm_eps": math.nan}, "rms_norm_eps must be finite, got nan"),
+        ("bert-classes", {"num_labels": 9}, "num_labels must be the 3 of id2label, got 9"),
         (
             "llama",
             {"rope_scaling": {"type": "linear", "factor": 2.0}},
@@ -101,6 +114,16 @@ def test_settings_that_are_not_there_are_refused_by_name(
     with pytest.raises(ValueError, match=words) as refused:
         load_pretrained(folder_of(name, tmp_path, **settings))
     assert "config.json: " in str(refused.value)
+
+
+def test_settings_without_a_type(tmp_path: Path) -> None:
+    folder = folder_of("llama", tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    del config["model_type"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert hw.hub.is_pretrained(folder)  # not one of ours that is damaged
+    with pytest.raises(ValueError, match=r"model_type must be one of bert, .* got None"):
+        load_pretrained(folder)
 
 
 def test_mistral_without_a_word_on_its_window_has_one(tmp_path: Path) -> None:

@@ -34,6 +34,12 @@ MADE_HERE: dict[str, tuple[Any, str]] = {
     "gpt": (DecoderConfig(**SIZE), "AutoModelForCausalLM"),
     "untied": (DecoderConfig(**SIZE, lm_head=choices.UntiedLMHead()), "AutoModelForCausalLM"),
     "llama": (DecoderConfig(**SIZE | LLAMA), "AutoModelForCausalLM"),
+    "rotated in part": (
+        DecoderConfig(
+            **SIZE | LLAMA | {"d_model": 24, "position": choices.RotaryPositions(layout="halves", fraction=0.5)}
+        ),
+        "AutoModelForCausalLM",
+    ),
     "qwen": (
         DecoderConfig(**SIZE | LLAMA | {"heads": choices.Heads(n_heads=3, out_bias=False)}),
         "AutoModelForCausalLM",
@@ -112,6 +118,14 @@ def test_what_nobody_there_would_understand_is_refused_by_name(
     with pytest.raises(ValueError, match=words):
         save_pretrained(model, tmp_path / "handed")
     assert not (tmp_path / "handed").exists()
+
+
+def test_heads_that_are_rotated_in_part_go_to_a_family_that_reads_it(tmp_path: Path) -> None:
+    """Llama's code in transformers rotates whole heads, whatever the settings say; Phi-3's does not."""
+    model = MADE_HERE["rotated in part"][0].build()
+    save_pretrained(model, tmp_path / "handed")
+    assert json.loads((tmp_path / "handed" / "config.json").read_text())["model_type"] == "phi3"
+    assert load_pretrained(tmp_path / "handed").config.position == model.config.position
 
 
 def test_other_models_and_parts_of_ones_own(tmp_path: Path) -> None:

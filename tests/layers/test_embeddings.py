@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwork import choices
-from headwork.layers import LMHead, PatchEmbedding, TokenEmbedding
+from headwork.layers import ConvolutionalStem, LMHead, PatchEmbedding, TokenEmbedding
 
 BATCH, TOKEN, D_MODEL, VOCAB = 2, 3, 7, 11
 
@@ -183,6 +183,60 @@ def test_an_empty_batch_of_images_gives_an_empty_result() -> None:
 
 
 # --- all -----------------------------------------------------------------------------------------------------------
+
+
+# --- a convolutional stem ------------------------------------------------------------------------------------------
+
+
+def their_stem(stem: ConvolutionalStem, strides: list[int]) -> nn.Sequential:
+    """The same weights in a row of PyTorch's own modules, with these strides."""
+    modules: list[nn.Module] = []
+    for number, (ours, stride) in enumerate(zip(stem.convolutions, strides, strict=True)):
+        assert isinstance(ours, nn.Conv2d)
+        theirs = nn.Conv2d(ours.in_channels, ours.out_channels, 3, stride, 1, bias=ours.bias is not None)
+        theirs.load_state_dict(ours.state_dict())
+        modules.append(theirs)
+        if number < len(stem.norms):
+            modules += [copy.deepcopy(stem.norms[number]), nn.ReLU()]
+    return nn.Sequential(*modules, nn.Flatten(2))
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(
+    ("side", "widths", "strides"),
+    [(1, (5,), [1, 1]), (2, (), [2]), (2, (5, 3), [1, 1, 2]), (4, (5,), [2, 2]), (4, (5, 3, 7), [1, 1, 2, 2])],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_a_stem_is_its_convolutions_in_value_and_gradient(
+    side: int, widths: tuple[int, ...], strides: list[int], training: bool
+) -> None:
+    ours = ConvolutionalStem(2, (side, side), widths, D_MODEL).train(training)
+    theirs = their_stem(ours, strides).train(training)
+    image = torch.randn(3, 2, 8, 12)
+    expected = theirs(image).transpose(1, 2)
+    assert ours(image).shape == (3, (8 // side) * (12 // side), D_MODEL) == expected.shape
+    assert ours.grid(image) == (8 // side, 12 // side)
+    assert_same(ours(image), expected)
+    some_loss(ours(image)).backward()
+    some_loss(expected).backward()
+    for convolution, theirs_of_it in zip(
+        ours.convolutions, [m for m in theirs if isinstance(m, nn.Conv2d)], strict=True
+    ):
+        assert_same(convolution.weight.grad, theirs_of_it.weight.grad)
+
+
+@pytest.mark.parametrize("patch", [(3, 3), (2, 4), (8, 8)])
+def test_a_stem_halves_the_image_only(patch: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=r"patch must be square, 1, 2, 4, .* up to 4 pixels wide"):
+        ConvolutionalStem(2, patch, (5,), D_MODEL)
+
+
+def test_a_stem_refuses_what_patches_refuse() -> None:
+    stem = ConvolutionalStem(2, (4, 4), (5,), D_MODEL)
+    with pytest.raises(ValueError, match="2 channels, got 3"):
+        stem(torch.zeros(1, 3, 8, 8))
+    with pytest.raises(ValueError, match="patch"):
+        stem(torch.zeros(1, 2, 8, 9))
 
 
 def test_copies_are_the_same() -> None:

@@ -225,8 +225,20 @@ EVERY_MODEL: dict[str, Case] = {
     ),
     "vision-transformer-distilled": _image(
         lambda: vision_transformer(
-            pooling=choices.DistillationToken(), head=choices.MLPHead(d_hidden=13), patch_norm=True
+            pooling=choices.DistillationToken(),
+            head=choices.MLPHead(d_hidden=13),
+            embedding=choices.LinearPatches(norm=True),
         )
+    ),
+    "vision-transformer-stem": _image(
+        lambda: vision_transformer(
+            image=(4, 12),
+            patch=(2, 2),
+            embedding=choices.ConvolutionalStem(widths=(3, 5)),
+            pooling=choices.MeanPooling(),
+        ),
+        4,
+        12,
     ),
     "vision-transformer-larger-image": _image(vision_transformer, 10, 21),
     "resnet": _image(resnet, 13, 11),

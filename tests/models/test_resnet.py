@@ -91,3 +91,10 @@ def test_an_image_of_another_shape_is_an_error(shape: tuple[int, ...]) -> None:
 def test_widths_that_name_no_channels_are_an_error(widths: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="widths"):
         ResNetConfig(n_classes=10, widths=widths)
+
+
+def test_the_channels_of_a_pixel_lie_together() -> None:
+    """Whatever the image has: so convolutions are faster on a CPU."""
+    features = resnet().hidden(torch.randn(4, 2, 13, 11))
+    assert features.is_contiguous(memory_format=torch.channels_last)
+    assert not features.is_contiguous()

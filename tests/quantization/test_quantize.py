@@ -323,3 +323,10 @@ def test_perplexity_is_the_mean_of_the_logarithms() -> None:
 def test_megabytes_of_shared_weights_count_once() -> None:
     layer = nn.Linear(1000, 500, bias=False)
     assert megabytes(nn.Sequential(layer, nn.Linear(500, 1000, bias=False), layer)) == 4.0
+
+
+def test_what_is_in_int8_already_and_what_has_no_maps() -> None:
+    with pytest.raises(ValueError, match="got Decoder in int8 already"):
+        hw.quantize(hw.quantize(in_float32(decoder())))
+    with pytest.raises(ValueError, match="got ReLU without any"):
+        hw.quantize(nn.ReLU())

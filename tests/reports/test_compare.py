@@ -40,12 +40,12 @@ def test_the_figure_has_the_curves(tmp_path):
     figure = compare({"short": run(2), "long": run(5)}).figure()
     figure.savefig(tmp_path / "compare.png")
     loss, accuracy = figure.axes
-    assert (loss.get_title(), accuracy.get_title()) == ("validation loss", "validation accuracy")
+    assert (loss.get_title(), accuracy.get_title()) == ("loss", "accuracy")
     curves = [line for line in loss.lines if len(line.get_xdata()) > 1]
     assert [line.get_xydata().tolist() for line in curves] == [
-        [[e, 1.5 / e] for e in range(1, 3)],
-        [[e, 1.5 / e] for e in range(1, 6)],
+        [[e, at_first / e] for e in range(1, n_epochs + 1)] for n_epochs in (2, 5) for at_first in (1, 1.5)
     ]
+    assert [line.get_linewidth() < 1 for line in curves] == [True, False, True, False]
     assert len({line.get_linestyle() for line in curves}) == 2
     rings = [line.get_xydata()[0].tolist() for line in accuracy.lines if line.get_fillstyle() == "none"]
     assert rings == [[2, pytest.approx(0.7)], [3, pytest.approx(0.8)]]

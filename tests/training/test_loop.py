@@ -369,9 +369,9 @@ def test_nothing_is_said_before_the_check(tmp_path: Path) -> None:
 def test_what_is_left_is_said_when_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def note(*arguments: object) -> Estimate:
+    def note(*arguments: object, **options: object) -> Estimate:
         asked.append(arguments[-1])  # type: ignore[arg-type]
-        return estimate(*arguments)  # type: ignore[arg-type]
+        return estimate(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("headwork.training.loop.estimate", note)
     run = small_run(tmp_path / "run", steps=3)

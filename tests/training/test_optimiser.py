@@ -137,6 +137,11 @@ def test_muon_is_for_the_matrices_of_the_layers() -> None:
         n for n, p in model.named_parameters() if n.startswith("layers.") and n[7].isdigit() and p.ndim == 2
     }
     assert {"classifier.weight", "layers.final_norm.weight"} <= rest
+    stem = hw.models.VisionTransformerConfig(
+        n_classes=3, image=(8, 8), patch=(4, 4), n_layers=1, embedding=hw.choices.ConvolutionalStem(widths=(5, 7))
+    ).build()
+    of_stem = {name for name in names_of(make_optimiser(Muon(), stem), stem, matrices=True) if "layers.0" not in name}
+    assert of_stem == {"patches.convolutions.1.weight", "patches.convolutions.2.weight"}
     own = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 6), nn.LayerNorm(6), nn.Conv2d(2, 3, 3))
     assert names_of(make_optimiser(Muon(), own), own, matrices=True) == {"1.weight", "3.weight"}
 

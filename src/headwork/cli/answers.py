@@ -79,7 +79,8 @@ def label_rows(
     from headwork.data.text_examples import Rows
     from headwork.data.text_table import TEXT_COLUMNS
 
-    tokenizer = run.tokenizer
+    tokenizer, of_run = run.tokenizer, getattr(run.config.data, "text", None)
+    names = TEXT_COLUMNS if of_run is None else (of_run.strip().lower(), *TEXT_COLUMNS)
     if tokenizer is None:
         raise ValueError(f"run must have a tokenizer to read texts, got {run.folder}, which has none")
 
@@ -99,7 +100,7 @@ def label_rows(
     waiting: list[Row] = []
     name: str | None = None
     for row in read_rows(path):
-        name = name or find_column(list(row.values), column, TEXT_COLUMNS, "column", path)
+        name = name or find_column(list(row.values), column, names, "column", path)
         waiting.append(row)
         if len(waiting) == N_AT_ONCE:
             yield from answer(waiting, name)

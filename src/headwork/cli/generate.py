@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import UseAppendAction, arg
 
+from headwork.checks import with_article
 from headwork.cli.answers import Answers
 from headwork.cli.arguments import OfRun, complain, lines_of_stdin, warn_of_unknown, without_denormals
 
@@ -272,5 +273,14 @@ def check_language_model(model: object, name: str) -> "Description":
 
     description = describe(model)
     if description is None or (description.input, description.output) != ("text", "next token"):
-        raise ValueError(f"run must be one of a language model, got {name}")
+        raise ValueError(f"run must be one of a language model, got {name}{_what_it_is(description)}")
     return description
+
+
+def _what_it_is(description: "Description | None") -> str:
+    """What a model that continues no text gives, and the command for it."""
+    if description is None:
+        return ""
+    if description.input == "text pair":
+        return ", which reads a source and a target: `headwork translate` is for it"
+    return f", which reads {with_article(description.input)} and gives a {description.output}: try `headwork predict`"

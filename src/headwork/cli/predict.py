@@ -35,6 +35,9 @@ class Evaluate(OfRunOrModel):
     data: Annotated[
         UseAppendAction[tuple[str, ...]], arg(help="Other data of the same kind, all of it; twice: two files.")
     ] = ()
+    set: Annotated[
+        UseAppendAction[tuple[str, ...]], arg(help="With --data: how it is read, such as data.text=review.")
+    ] = ()
     bleu: Annotated[bool, arg(help="Of a translator: BLEU by sacrebleu, with its signature.")] = False
     beams: Annotated[int, arg(help="With --bleu: how many translations are followed at a time.")] = 1
     batch_size: Annotated[int, arg(help="Examples at once.")] = 64
@@ -49,9 +52,11 @@ class Evaluate(OfRunOrModel):
         check_positive(batch_size=self.batch_size, beams=self.beams)
         run, model = self.open()
         if self.data:
-            from headwork.recipes import other_examples
+            from headwork.recipes import other_examples, read_settings
 
-            examples, of = other_examples(run, self.data), " and ".join(self.data)
+            examples, of = other_examples(run, self.data, read_settings(self.set)), " and ".join(self.data)
+        elif self.set:
+            raise ValueError(f"set is for other data, given by --data, got {' '.join(self.set)}")
         else:
             examples, of = getattr(run.load_data(), self.split), self.split
         metrics = run.task.evaluate(model, ordered_batches(examples, self.batch_size)).metrics

@@ -227,6 +227,9 @@ def _their_attention(ours: layers.MultiHeadAttention, batch_first: bool) -> nn.M
         "d_out": (ours.d_out, ours.d_model),
         "beta": (ours.beta, width**-0.5),
         "relative": (ours.relative, None),
+        "qk_norm": (ours.qk_norm, None),
+        "window": (ours.window, None),
+        "value_residual": (ours.value_residual is not None, False),
         "out_bias": (ours.out.bias is not None, cast(nn.Linear, ours.query).bias is not None),
     }
     _check_values("nn.MultiheadAttention", wanted)

@@ -18,6 +18,7 @@ import torch
 from headwork import serialise
 from headwork.checks import check_file, check_positive, check_probability
 from headwork.data.examples import Dataset, check_seed
+from headwork.data.found import say_skipped
 from headwork.data.mapped_tokens import mapped_tokens
 from headwork.data.splitting import check_exists, digest_of
 from headwork.data.text_examples import MaskedExamples, WindowExamples
@@ -52,6 +53,11 @@ class TextOfTokens(serialise.Checked):
     @property
     def files(self) -> tuple[Path, ...]:
         """The user's own files, if it is from such."""
+        return ()
+
+    @property
+    def left_out(self) -> tuple[Path, ...]:
+        """Other files in the user's folder."""
         return ()
 
     def load(self, seed: int = 0) -> Dataset:
@@ -96,9 +102,12 @@ class TextOfTokens(serialise.Checked):
                 )
         train = WindowExamples(ids["train"], self.n_context, anywhere=True, seed=seed)
         valid, test = (WindowExamples(ids[name], self.n_context) for name in ("valid", "test"))
+        endings, others = " or ".join(TEXT_ENDINGS), self.left_out
+        skipped = say_skipped(len(others), f"files that do not end in {endings}", str(others[0]) if others else "")
         found = (
             f"{n_characters:,} characters in {len(files):,} file{'s' if len(files) > 1 else ''}, "
             f"{len(tokenizer):,} different tokens",
+            *([skipped] if skipped else []),
             f"split: {', '.join(f'{len(each):,} {name}' for name, each in ids.items())} tokens, one after the other",
         )
         return Dataset(train, valid, test, NextToken(), tokenizer, found=found if files else (), digest=digest)
@@ -149,6 +158,11 @@ class TextFile(TextOfTokens):
                 f"text must be a file or a folder with files such as {', '.join(TEXT_ENDINGS)}, got {path}"
             )
         return tuple(found)
+
+    @property
+    def left_out(self) -> tuple[Path, ...]:
+        inside = sorted(file for file in Path(self.path).rglob("*") if file.is_file() and file.name[0] != ".")
+        return tuple(file for file in inside if file.suffix.lower() not in TEXT_ENDINGS)
 
     def pieces(self) -> Iterator[str]:
         for number, file in enumerate(self.files):

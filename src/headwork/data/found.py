@@ -14,10 +14,10 @@ def say_classes(labels: Sequence[int], names: Sequence[str]) -> str:
     """How many examples each class has, the most frequent first.
 
     >>> say_classes([0, 1, 1], ["bad", "good"])
-    '2 classes: good 2, bad 1'
+    '2 classes: good (2), bad (1)'
     """
     counts = Counter(labels).most_common()
-    shown = ", ".join(f"{names[label]} {count:,}" for label, count in counts[:N_CLASSES_SHOWN])
+    shown = ", ".join(f"{names[label]} ({count:,})" for label, count in counts[:N_CLASSES_SHOWN])
     rest = counts[N_CLASSES_SHOWN:]
     more = f", and {len(rest)} more with {rest[0][1]:,} to {rest[-1][1]:,}" if rest else ""
     return f"{len(counts)} classes: {shown}{more}"
@@ -60,14 +60,15 @@ def say_duplicates(what: str, keys: Sequence[Hashable], labels: Sequence[int], s
     )
 
 
-def say_split(split: Split, *, given: bool, seed: int) -> str:
+def say_split(split: Split, *, given: bool, seed: int, by_class: bool = True) -> str:
     """The sizes of the parts.
 
     >>> say_split(Split([0, 1], [2], [3]), given=False, seed=0)
     'split: 2 train, 1 valid, 1 test (at random, seed 0, each class in the same share)'
     """
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in zip(Split._fields, split, strict=True))
-    how = "as the files say" if given else f"at random, seed {seed}, each class in the same share"
+    shares = ", each class in the same share" if by_class else ""
+    how = "as the files say" if given else f"at random, seed {seed}{shares}"
     return f"split: {sizes} ({how})"
 
 
@@ -75,6 +76,6 @@ def say_skipped(n: int, what: str, place: str) -> str | None:
     """What is left out is said.
 
     >>> say_skipped(2, "empty texts", "a.csv, line 3")
-    'skipped: 2 empty texts, the first at a.csv, line 3'
+    'skipped: empty texts (2), the first at a.csv, line 3'
     """
-    return f"skipped: {n:,} {what}, the first at {place}" if n else None
+    return f"skipped: {what} ({n:,}), the first at {place}" if n else None

@@ -30,6 +30,7 @@ from headwork.explorer.reading import (
     looks,
     position_of,
     read,
+    row_of_answer,
     shares,
     thumbnails,
 )
@@ -82,7 +83,7 @@ class Answering:
             case q.Describe():
                 yield self.describe()
             case q.Read():
-                yield self.read(question, progress)
+                yield from self.read(question, progress)
             case q.Map():
                 yield self.map(question, progress)
             case q.Lens():
@@ -152,6 +153,7 @@ class Answering:
                 "labels": None if subject.labels is None else list(subject.labels),
                 "has_tokenizer": subject.tokenizer is not None,
                 "max_tokens": known.max_tokens,
+                "pools_first": row_of_answer(subject, None) == 0,
                 "limits": {"tokens": subject.most_tokens, "map": LARGEST_MAP, "new_tokens": MOST_NEW},
                 "image": image if known.input == "image" else None,
                 "attention": [vars(each) for each in subject.attention],
@@ -184,22 +186,32 @@ class Answering:
         found += ["Examples"] if subject.data is not None else []
         return found + (["Training"] if subject.run is not None else [])
 
-    def read(self, question: q.Read, progress: Progress) -> Part:
+    def read(self, question: q.Read, progress: Progress) -> Iterator[Part]:
+        yield self.forward_pass(question, progress)
+        if question.map is not None:
+            yield self.map(q.Map(question.about, *question.map), progress)
+
+    def forward_pass(self, question: q.Read, progress: Progress) -> Part:
         subject, reading = self.subject(question.about), self.reading(question.about, progress)
         position = position_of(subject, reading, question.position)
         scores = reading.output if position is None else reading.output[position]
         arrays: dict[str, Any] = {"logits": scores}
-        where = list[dict[str, list[float]]]()
+        where, most = list[dict[str, list[float]]](), list[dict[str, list[float]]]()
+        row = row_of_answer(subject, position)
         if reading.encoded.pixels is not None:
             arrays["pixels"] = reading.encoded.pixels
         for number, compute in reading.weights.items():
             progress()
             weights = compute()
-            arrays[f"thumbnails.{number}"], arrays[f"peaks.{number}"] = thumbnails(weights)
+            arrays[f"peaks.{number}"] = weights.amax((1, 2))
             if subject.description.input == "image":
                 arrays[f"looks.{number}"] = looks(subject, weights)
             else:
+                arrays[f"thumbnails.{number}"] = thumbnails(weights)
                 where.append(shares(weights, subject.attention[number]))
+                if row is not None:
+                    largest = weights[:, row].max(-1)
+                    most.append({"key": largest.indices.tolist(), "weight": largest.values.tolist()})
         sequences = [vars(each) for each in reading.encoded.sequences]
         header: dict[str, Any] = {
             "sequences": sequences,
@@ -207,7 +219,7 @@ class Answering:
             "seconds": reading.seconds,
             "answer": self.answer(subject, scores, position),
             "finite": bool(scores.isfinite().all()),
-            **({"shares": where} if where else {}),
+            **({"shares": where, "row": row, "most": most} if where else {}),
         }
         if subject.is_pair:
             more = reading.continuation

@@ -43,9 +43,18 @@ def join_modules(entry: str, page: Path = PAGE) -> str:
     It knows the two forms that the page uses, `import { a, b } from "./x.js";` and `export function`, `class` or
     `const`; any other is an error.
     """
+    return "const modules = {};\n" + "\n".join(modules_of(entry, page).values())
+
+
+def modules_of(entry: str, page: Path = PAGE) -> dict[str, str]:
+    """The module and all that it imports, in the order in which they run: their names, and their texts for one script.
+
+    >>> list(modules_of("bars.js"))
+    ['dom.js', 'bars.js']
+    """
     modules: dict[str, str] = {}
     _add(entry, page, modules, ())
-    return "const modules = {};\n" + "\n".join(modules.values())
+    return modules
 
 
 def _add(name: str, page: Path, modules: dict[str, str], importing: tuple[str, ...]) -> None:

@@ -14,9 +14,9 @@ for each step. An answer that cannot be given is an error with a sentence for th
 `Refused` of `page/ask.js`. The newest question of a kind wins: an older one that still runs ends as `superseded`, and
 `ask` throws an `AbortError`, as it does when its signal aborts.
 
-A living page: `headwork.explorer.living` has `why_not(subject) -> str | None` (a sentence, or None: it can be done) and
-`pack(subject) -> dict` (JSON: config, tokens, weights in base64), which the page hands with the answer to `Describe` to
-`open(packed, described) -> ask` of `page/engine/main.js`. What it cannot answer is not in its `can`.
+A living page: `headwork.explorer.living` has `lacks(model, tokenizer)` (what keeps the engine from computing it, in
+words) and `living_data(answering)` (JSON: the answer to `Describe`, tokens, weights in base64), which the page hands to
+`livingAsk(data) -> ask` of `page/engine/ask.js`. What it cannot answer is not in its `can`.
 
 `about` says what is computed, and is the same in all questions: an `Input`, the heads that are off, the Gaussian heads
 that were moved, and the checkpoint of the run.
@@ -25,8 +25,9 @@ What the answers hold (header fields, then arrays with dtype and axes):
 
 Describe      `name`, `input` ("text", "text pair", "image"), `output` ("class", "next token", "masked token",
               "token class", "hidden state"), `labels` (names of the classes, or null), `has_tokenizer` (false: type
-              ids), `max_tokens` (or null), `limits` {tokens, map, new_tokens}, `image` {size: [row, column], channels,
-              grid: [row, column], n_extra, low, high} or null (n_extra: class tokens in front of the patches),
+              ids), `pools_first` (a text classifier that reads its answer from the first token), `max_tokens` (or
+              null), `limits` {tokens, map, new_tokens}, `image` {size: [row, column], channels, grid: [row, column],
+              n_extra, low, high} or null (n_extra: class tokens in front of the patches),
               `attention` [{name, short, kind: "self" | "cross", layer, stack, n_heads, query, key}] (`query` and `key`
               are the numbers of the sequences that its map goes between), `layers` (names, those of the lens),
               `gaussian` [{attention, centre: [[row, column]], alpha: [], grid}] (isotropic or not: alpha is the
@@ -37,13 +38,16 @@ Read          `sequences` [{name: "tokens" | "source" | "target" | "patches", st
               a translator `translation` (the target as text) and `continuation` (what the model adds to a target that
               was given; null if it wrote the target itself), of texts `shares` (for each attention {itself, before,
               after, first, strongest}, of cross-attention {first, last, strongest}: what share of a row's weight goes
-              there in each head, on average over the rows from the third), `answer` {kind, position, top: [{id, name,
-              logit, probability}]} (up to 64, best first); arrays `logits` float32 [output] of that position, `pixels`
-              float32 [channel row column] (images), and for each attention a `thumbnails.0` uint8 [head row column]
-              (the largest weight of each block as a share of `peaks.0` float32 [head], at most 64 x 64; for n tokens a
-              block is ceil(n / 64)), and of images a `looks.0` float32 [head key]: where the first token (the class
-              token) looks, or the patch in the middle (rows // 2, columns // 2) if there is no class token. Gaussian
-              heads count patches row by row.
+              there in each head, on average over the rows from the third), `row` (the token that the answer is read
+              from; null if that is no single one, or a translation, which is read from one after the other) and `most`
+              (if there is a `row`, for each attention {key: [], weight: []}: the largest weight of that row in each
+              head), `answer` {kind, position, top: [{id, name, logit, probability}]} (up to 64, best first); arrays
+              `logits` float32 [output] of that position, `pixels` float32 [channel row column] (images), and for each
+              attention `peaks.0` float32 [head], the largest weight; of texts a `thumbnails.0` uint8 [head row column]
+              (the largest weight of each block as a share of that, at most 64 x 64; for n tokens a block is
+              ceil(n / 64)); of images a `looks.0` float32 [head key]: where the first token (the class token) looks, or
+              the patch in the middle (rows // 2, columns // 2) if there is no class token. Gaussian heads count patches
+              row by row. If the question has a `map`, a second part is the answer to `Map`.
 Map           `attention`, `head`, `block` (1: every weight; else the largest of each block x block); array `weights`
               float32 [query key], after softmax.
 Lens          `names` (layers), `position` (of the logits of `Read`); arrays `ids` int32 [layer token top],
@@ -131,6 +135,8 @@ class Read:
     about: About = About()
     position: int | None = None
     """After which token of the last sequence; None: the last, or the first masked one."""
+    map: tuple[int, int] | None = None
+    """(attention, head): then the answer to `Map` is a second part."""
 
 
 @dataclass(frozen=True)

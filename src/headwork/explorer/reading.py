@@ -17,6 +17,7 @@ from headwork.explorer.moving import heads_moved
 from headwork.explorer.questions import About, Input, Progress, RefusedError
 from headwork.explorer.subject import Attention, Subject
 from headwork.inspection import ablate
+from headwork.layers import FirstTokenPooling
 from headwork.layers.hook_point import LazyHookPoint
 from headwork.storage import load
 
@@ -125,17 +126,16 @@ def _per_head(compute: Callable[[], Tensor]) -> Float[Tensor, "head query key"]:
     return weights[0]
 
 
-def thumbnails(weights: Float[Tensor, "head query key"]) -> tuple[UInt8[Tensor, "head row column"], Tensor]:
-    """The largest weight of each block as a byte, a share of the head's largest; and that.
+def thumbnails(weights: Float[Tensor, "head query key"]) -> UInt8[Tensor, "head row column"]:
+    """The largest weight of each block as a byte, a share of the head's largest.
 
-    >>> small, peaks = thumbnails(torch.rand(2, 130, 10))
-    >>> small.shape, peaks.shape
-    (torch.Size([2, 44, 10]), torch.Size([2]))
+    >>> thumbnails(torch.rand(2, 130, 10)).shape
+    torch.Size([2, 44, 10])
     """
     peaks = weights.amax((1, 2))
     pooled = in_blocks(weights, [-(-n // THUMBNAIL) for n in weights.shape[1:]])
     share = (pooled / peaks[:, None, None].clamp(min=1e-30)).nan_to_num(0)
-    return (255 * share).round().to(torch.uint8), peaks
+    return (255 * share).round().to(torch.uint8)
 
 
 def in_blocks(weights: Float[Tensor, "head query key"], block: list[int]) -> Float[Tensor, "head row column"]:
@@ -168,6 +168,14 @@ def shares(weights: Float[Tensor, "head query key"], attention: Attention) -> di
         itself, before, after = (rows.diagonal(start + offset, 1, 2) for offset in (0, -1, 1))
         found = {"itself": itself, "before": before, "after": after, **found}
     return {name: (each.sum(-1) / max(each.shape[-1], 1)).tolist() for name, each in found.items()}
+
+
+def row_of_answer(subject: Subject, position: int | None) -> int | None:
+    """The token of a text that the answer is read from; None: no single one, or a translation, which has many."""
+    if subject.is_pair or subject.description.output == "hidden state":
+        return None
+    pooling = getattr(getattr(subject.model, "head", None), "pooling", None)
+    return 0 if position is None and isinstance(pooling, FirstTokenPooling) else position
 
 
 def position_of(subject: Subject, reading: Reading, wanted: int | None) -> int | None:

@@ -9,35 +9,25 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import resources
 from typing import Any
 
 from headwork.explorer.answers import Part, encode, refused
 from headwork.explorer.guard import HEADERS, MOST_CONNECTIONS, SECONDS_TO_ASK, Guard
+from headwork.explorer.one_file import PAGE, modules_of
 from headwork.explorer.questions import RefusedError, question_from_json
 from headwork.explorer.worker import Worker
 
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+TYPES = {name: f"text/{kind}; charset=utf-8" for name, kind in (("html", "html"), ("css", "css"), ("js", "javascript"))}
 
 
 def page_files() -> dict[str, tuple[str, bytes]]:
-    """The files of the page by their path, with their types: the only ones that are served.
+    """The page, its style and the modules that it imports, by their path: the only files that are served.
 
     >>> sorted(page_files())[0]
     '/'
     """
-    found: dict[str, tuple[str, bytes]] = {}
-
-    def collect(folder: Any, path: str) -> None:
-        for entry in folder.iterdir():
-            if entry.is_dir():
-                collect(entry, f"{path}{entry.name}/")
-            elif (ending := "." + entry.name.rpartition(".")[2]) in TYPES:
-                found[path + entry.name] = (f"{TYPES[ending]}; charset=utf-8", entry.read_bytes())
-
-    collect(resources.files("headwork.explorer") / "page", "/")
-    found["/"] = found.pop("/index.html")
-    return found
+    files = {"/": "index.html", **{f"/{name}": name for name in ("style.css", *modules_of("main.js"))}}
+    return {path: (TYPES[name.rpartition(".")[2]], (PAGE / name).read_bytes()) for path, name in files.items()}
 
 
 class Server(ThreadingHTTPServer):
@@ -110,6 +100,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Server
     timeout = SECONDS_TO_ASK
+    disable_nagle_algorithm = True
     server_version, sys_version = "headwork", ""
 
     def do_GET(self) -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,6 +19,8 @@ N_ROWS_FOR_MEANS = 3
 """With more training rows than this in an epoch, the mean of the epoch is drawn over them."""
 
 DASHES = ("-", "--", ":", "-.")
+THIN: dict[str, Any] = {"linewidth": 0.8, "alpha": 0.6}
+"""The curves in training, beside those of validation."""
 
 
 def draw_curves(rows: Sequence[MetricRow], metric: Metric = LOSS) -> Figure:
@@ -57,13 +60,16 @@ def describe_curves(rows: Sequence[MetricRow], metric: Metric = LOSS, label_smoo
 
 
 def draw_comparison(runs: Mapping[str, Sequence[MetricRow]], metric: Metric = LOSS) -> Figure:
-    """Validation curves of all runs; a ring is the best epoch of a run, a diamond its test result."""
+    """Curves of all runs, thin in training; a ring is the best epoch of a run, a diamond its test result."""
     n_across = min(3, len(runs))
     with plot_style():
         figure, axes = _panels(metric, 2.9 + 0.17 * math.ceil(len(runs) / n_across))
         for ax, of in axes.items():
-            lines = _draw_validation(ax, runs, of, metric)
+            lines = _draw_together(ax, runs, of, metric)
         names = [shorten(name, 40) for name in runs]
+        if any(row.split == "train" for rows in runs.values() for row in rows):
+            lines.append(Line2D([], [], color="black", **THIN))
+            names.append("in training")
         if any(best_row(rows, metric) is not None for rows in runs.values()):
             lines.append(Line2D([], [], color="black", marker="o", fillstyle="none", linestyle="none"))
             names.append("best epoch")
@@ -106,19 +112,20 @@ def _draw_run(ax: Axes, rows: Sequence[MetricRow], metric: Metric, best: MetricR
         ax.legend(frameon=False)
 
 
-def _draw_validation(ax: Axes, runs: Mapping[str, Sequence[MetricRow]], metric: Metric, by: Metric) -> list[Line2D]:
+def _draw_together(ax: Axes, runs: Mapping[str, Sequence[MetricRow]], metric: Metric, by: Metric) -> list[Line2D]:
     lines = []
     for number, (rows, dashes) in enumerate(zip(runs.values(), cycle(DASHES), strict=False)):
         color = f"C{number % 10}"
-        valid = [row for row in rows if row.split == "valid"]
+        train, valid = ([row for row in rows if row.split == split] for split in ("train", "valid"))
         marker = "." if len(valid) <= N_POINTS_MARKED else ""
+        ax.plot(*_points(train, metric.name), color=color, linestyle=dashes, **THIN)
         lines += ax.plot(*_points(valid, metric.name), color=color, linestyle=dashes, marker=marker, markersize=4)
         best, test = best_row(rows, by), last_row(rows, "test")
         if best is not None:
             ax.plot(best.epoch, best.value(metric.name), "o", color=color, fillstyle="none", markersize=8)
         if test is not None:
             ax.plot(max(row.epoch for row in rows), test.value(metric.name), "D", color=color, markersize=5)
-    _style(ax, f"validation {metric.label}", metric)
+    _style(ax, metric.label, metric)
     return lines
 
 

@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from headwork.checks import check_probability
 from headwork.functional.attention import (
     LARGEST_BETA_FOR_A_SUM,
+    attention_weights,
     check_attention,
     check_beta,
     check_bias,
@@ -27,7 +28,10 @@ from headwork.functional.attention import (
     hide_unseen,
     scaled_dot_product_attention,
 )
-from headwork.functional.processor import check_products, is_under_func
+from headwork.functional.processor import HALF, check_products, is_under_func
+
+MOST_KEYS_FOR_A_TABLE = 1024
+"""Up to here a table of weights in half precision is small enough, and faster on a CPU."""
 
 
 def fused_attention(
@@ -45,7 +49,8 @@ def fused_attention(
 
     `causal=True` costs no mask at all when there is nothing else to hide. `dropout` acts on the weights, as in
     training. PyTorch falls back to a kernel with the table for dropout, for a bias that is learned, and for values of
-    another width than the keys, and under torch.func (vmap, grad); a mask or a bias is itself such a table.
+    another width than the keys, and under torch.func (vmap, grad); a mask or a bias is itself such a table. On a CPU
+    there is a table in half precision too while gradients are needed (see `_goes_back_slowly`).
     Dao et al., "FlashAttention", 2022.
 
     >>> q = torch.randn(1, 2, 5, 8)
@@ -64,6 +69,10 @@ def fused_attention(
     check_products(q)
     if visible is not None and torch.compiler.is_exporting():  # elsewhere a query that sees no key would give NaN
         return scaled_dot_product_attention(q, k, v, visible=visible, causal=causal, bias=bias, beta=beta)
+    if _goes_back_slowly(q, k, v):
+        weights = attention_weights(q, k, visible=visible, causal=causal, bias=bias, beta=beta)
+        (v,) = hide_unseen(visible, v)
+        return F.dropout(weights, dropout) @ v
     if beta < torch.finfo(q.dtype).tiny:  # the kernel hides the future by -inf before it scales: 0 * -inf is NaN
         q, beta = beta * q, 1.0
     n_query, n_key = q.shape[-2], k.shape[-2]
@@ -83,6 +92,17 @@ def fused_attention(
         mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask
         return attend(q[:, None], k[:, None], v[:, None], attn_mask=mask).squeeze(1)
     return attend(q, k, v, attn_mask=mask)
+
+
+def _goes_back_slowly(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether the kernel's backward pass is slow: in half precision on a CPU, up to six times slower than the table.
+
+    An autocast makes half precision of float32.
+    """
+    if q.device.type != "cpu" or not torch.is_grad_enabled() or k.shape[-2] > MOST_KEYS_FOR_A_TABLE:
+        return False
+    is_half = q.dtype in HALF or (q.dtype == torch.float32 and torch.is_autocast_enabled("cpu"))
+    return is_half and any(t.requires_grad for t in (q, k, v))
 
 
 def fused_layer_norm(

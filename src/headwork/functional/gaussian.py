@@ -227,11 +227,14 @@ class _MixAlongAxes(torch.autograd.Function):
         batch, _, _, d = x.shape
         every_row = rows.reshape(n_heads * i, r)
         every_column = columns.repeat_interleave(i, dim=0)  # C of head h, once for each of its rows i
-        half = x.new_empty(n_heads * i, c, d)
-        mixed = x.new_empty(batch, n_heads, i, j, d)
+        half, of_image = x.new_empty(n_heads * i, c, d), x.new_empty(n_heads, i, j, d)
+        # All heads of a pixel lie together, as the linear map behind them wants them, in the precision of its products.
+        dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+        mixed = rearrange(x.new_empty(batch, i, j, n_heads, d, dtype=dtype), "batch i j head d -> batch head i j d")
         for image, out in zip(x, mixed, strict=True):
             torch.mm(every_row, image.reshape(r, c * d), out=half.view(n_heads * i, c * d))  # H = R X
-            torch.bmm(every_column, half, out=out.view(n_heads * i, j, d))  # Y = C H
+            torch.bmm(every_column, half, out=of_image.view(n_heads * i, j, d))  # Y = C H
+            out.copy_(of_image)
         return mixed
 
     @staticmethod
@@ -250,14 +253,12 @@ class _MixAlongAxes(torch.autograd.Function):
         of_x, of_rows = torch.empty_like(x, memory_format=torch.contiguous_format), torch.zeros_like(rows)
         of_columns = x.new_zeros(r, n_heads * j, c)  # dC before the sum over r
         work = x.new_empty(r, n_heads, j * d)
-        by_row = work.view(r, n_heads * j, d)  # the workspace as r matrices: first U, then V
+        by_row, by_head = work.view(r, n_heads * j, d), work.transpose(0, 1)  # it holds first U, then V
         for image, of_image, of_mixed in zip(x, of_x, gradients[0], strict=True):
-            of_heads = of_mixed.reshape(n_heads, i, j * d)  # G of each head as a matrix: i by (j d)
+            of_heads = of_mixed.reshape(n_heads, i, j * d).to(x.dtype)  # G of each head as a matrix: i by (j d)
             torch.bmm(every_column, image, out=by_row)  # U = C X
-            for head in range(n_heads):
-                of_rows[head].addmm_(of_heads[head], work[:, head].T)  # dR += G U^T
-            for head in range(n_heads):
-                torch.mm(rows[head].T, of_heads[head], out=work[:, head])  # V = R^T G, over U
+            of_rows.baddbmm_(of_heads, by_head.mT)  # dR += G U^T
+            torch.bmm(rows.mT, of_heads, out=by_head)  # V = R^T G, over U
             torch.bmm(every_column.mT, by_row, out=of_image)  # dX = C^T V, summed over heads and j
             of_columns.baddbmm_(by_row, image.mT)  # dC += V X^T
         return of_x, of_rows, of_columns.sum(0).view_as(columns)

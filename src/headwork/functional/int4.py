@@ -39,7 +39,7 @@ def round_groups(
 
 
 class Int4Matrix:
-    """A matrix in 4 bits, in the order in which the kernel reads it, which multiplies tokens of float32 or float64.
+    """A matrix in 4 bits, in the order in which the kernel reads it, which multiplies tokens and returns float32.
 
     Tokens are rounded to bfloat16. The kernel adds each token for itself, so it does not depend on those beside it.
 
@@ -59,11 +59,9 @@ class Int4Matrix:
         self._of_group = rearrange([scale, middle], "two row group -> group row two").bfloat16().contiguous()
         self.nbytes = self._packed.nbytes + self._of_group.nbytes
 
-    def __call__(
-        self, x: Float[Tensor, "token d_in"], dtype: torch.dtype = torch.float32
-    ) -> Float[Tensor, "token d_out"]:
+    def __call__(self, x: Float[Tensor, "token d_in"]) -> Float[Tensor, "token d_out"]:
         x = F.pad(x, self._more) if self._more[1] else x
-        return self._product(x, self._of_group)[:, : self.shape[0]].to(dtype)
+        return self._product(x, self._of_group)[:, : self.shape[0]].float()
 
     def dequantised(self) -> Float[Tensor, "d_out d_in"]:
         """What the rounded weights stand for, from products with unit vectors: only the kernel knows their order."""

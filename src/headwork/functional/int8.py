@@ -3,7 +3,6 @@
 Whatever PyTorch has for it is called in this file and nowhere else: quantised tensors are announced to go.
 """
 
-import math
 import platform
 import warnings
 from functools import cache
@@ -43,8 +42,21 @@ def int8_product(
     return (whole.double() @ n.double().T * of_token[:, None] * scale).to(x.dtype)
 
 
+def scale_tokens(x: Float[Tensor, "token d"]) -> tuple[Float[Tensor, "token d"], Float[Tensor, "token 1"]]:
+    """Each token divided by its largest number, and that number, in float32.
+
+    >>> scale_tokens(torch.tensor([[0.5, -2.0], [0.0, 0.0]]))
+    (tensor([[ 0.2500, -1.0000],
+            [ 0.0000,  0.0000]]), tensor([[2.0000e+00],
+            [1.1755e-38]]))
+    """
+    x = x.float()
+    size = x.abs().amax(-1, keepdim=True).clamp_min_(torch.finfo(torch.float32).tiny)
+    return x / size, size
+
+
 class Int8Matrix:
-    """A matrix in int8, in the order in which the kernel reads it, which multiplies tokens of float32 or float64.
+    """A matrix in int8, in the order in which the kernel reads it, which multiplies tokens and returns float32.
 
     A token is rounded with a scale of its own, so that its product does not depend on the tokens beside it: it is
     divided by its largest number, and the kernel gets the same scale for all. The kernel adds whole numbers.
@@ -60,11 +72,9 @@ class Int8Matrix:
             raise ValueError(f"weights must be in float32 on the CPU to become int8, got {w.dtype} on {w.device}")
         self._pack(*round_rows(w.detach()))
 
-    def __call__(
-        self, x: Float[Tensor, "token d_in"], dtype: torch.dtype = torch.float32
-    ) -> Float[Tensor, "token d_out"]:
-        size = torch.linalg.vector_norm(x, math.inf, -1, keepdim=True).clamp_min_(torch.finfo(torch.float32).tiny)
-        return self._product((x / size).float(), *self._rounding, self._packed).to(dtype).mul_(size.to(dtype))
+    def __call__(self, x: Float[Tensor, "token d_in"]) -> Float[Tensor, "token d_out"]:
+        scaled, size = scale_tokens(x)
+        return self._product(scaled, *self._rounding, self._packed).mul_(size)
 
     def unpack(self) -> tuple[Int8[Tensor, "d_out d_in"], Float[Tensor, "d_out"]]:
         """The whole numbers, and the scale of each row."""

@@ -99,7 +99,7 @@ def generate(
         prompt_lookup=prompt_lookup,
         **others,
     )
-    return torch.stack(list(steps), dim=1)
+    return _all(steps)
 
 
 def stream_long(
@@ -198,7 +198,13 @@ def translate(
         generator=generator,
         source_visible=source_visible,
     )
-    return torch.stack(list(steps), dim=1)
+    return _all(steps)
+
+
+def _all(steps: Iterator[Int[Tensor, "batch"]]) -> Int[Tensor, "batch new"]:
+    with torch.inference_mode():  # once, not at every token
+        tokens = list(steps)
+    return torch.stack(tokens, dim=1)  # a tensor that gradients may go through
 
 
 def _steps(

@@ -4,6 +4,8 @@ A reader keeps the keys and values of what it has read. It runs its model in eva
 gives it back as it was. One new token takes the fast path, `model.one_token()`, if there is one and nobody watches.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -19,15 +21,21 @@ class Watch:
     """True while anybody looks into the model through a hook; cheap enough to ask at every token."""
 
     def __init__(self, model: nn.Module) -> None:
+        modules = list(model.modules())
         self._hooks = [
             *(torch_modules._global_forward_hooks, torch_modules._global_forward_pre_hooks),
-            *(module._forward_hooks for module in model.modules()),
-            *(module._forward_pre_hooks for module in model.modules()),
-            *(module._lazy_hooks for module in model.modules() if isinstance(module, LazyHookPoint)),
+            *(module._forward_hooks for module in modules),
+            *(module._forward_pre_hooks for module in modules),
+            *(module._lazy_hooks for module in modules if isinstance(module, LazyHookPoint)),
         ]
 
     def __bool__(self) -> bool:
         return any(self._hooks)
+
+
+def without_gradients() -> AbstractContextManager[object]:
+    """Inference mode; nothing if it is on already, for which `torch.inference_mode` takes as long."""
+    return nullcontext() if torch.is_inference_mode_enabled() else torch.inference_mode()
 
 
 class TextReader:
@@ -50,7 +58,7 @@ class TextReader:
         self, ids: Int[Tensor, "batch token"], visible: Bool[Tensor, "batch token"] | None = None
     ) -> Float[Tensor, "batch vocab"]:
         """The scores of the token after these tokens, of which `visible` marks the real ones (all, unless given)."""
-        with torch.inference_mode():
+        with without_gradients():
             self._remember(ids, visible)
             logits = self._read(ids)
         check_scores(logits, self.cache.n_tokens)
@@ -111,7 +119,7 @@ class TargetReader:
 
     def __call__(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch vocab"]:
         """The scores of the token after these tokens."""
-        with torch.inference_mode():
+        with without_gradients():
             logits = self._read(ids)
         check_scores(logits, self.cache.n_tokens)
         return logits

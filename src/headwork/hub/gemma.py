@@ -135,8 +135,8 @@ def gemma3_from(settings: Settings) -> DecoderConfig:
     limit, position = read_limit(settings), config.position
     assert isinstance(position, choices.RotaryPositions)
     if rope:
-        position = read_parameters(by_kind[FULL], base=position.base, fraction=1.0, limit=limit)
-    local = read_parameters(by_kind[SLIDING], base=local_base, fraction=1.0, limit=limit)
+        position = read_parameters(by_kind[FULL], base=position.base, limit=limit)
+    local = read_parameters(by_kind[SLIDING], base=local_base, limit=limit)
     return replace(config, position=position, window=None if window is None else replace(window, position=local))
 
 

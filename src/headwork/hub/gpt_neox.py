@@ -37,6 +37,7 @@ def config_from(settings: Settings) -> DecoderConfig:
     settings.harmless("classifier_dropout")
     bias = settings.flag("attention_bias", True)
     base, fraction = settings.number("rotary_emb_base", 10_000.0), settings.number("rotary_pct", 0.25)
+    settings.only(partial_rotary_factor=fraction)  # which transformers reads under the other name
     layer = choices.ParallelLayer() if settings.flag("use_parallel_residual", True) else choices.SequentialLayer()
     return DecoderConfig(
         vocab=settings.count("vocab_size", 50_432),

@@ -55,6 +55,7 @@ def read_decoder(
     activation: str = "hidden_act",
     default_activation: str = "silu",
     tied: bool = False,
+    fraction: float | None = None,
 ) -> DecoderConfig:
     """A decoder of this shape: rotary positions, grouped queries, RMS norm, SwiGLU.
 
@@ -81,7 +82,7 @@ def read_decoder(
             bias=ff_bias,
         ),
         norm=choices.RMSNorm(eps=settings.number("rms_norm_eps", eps)),
-        position=read_rotary(settings),
+        position=read_rotary(settings, fraction=fraction),
         lm_head=choices.TiedLMHead() if settings.flag("tie_word_embeddings", tied) else choices.UntiedLMHead(),
         dropout=0.0,
         attention_dropout=settings.number("attention_dropout", 0.0),

@@ -34,11 +34,11 @@ ALONG = (
 
 
 def is_pretrained(folder: Path | str) -> bool:
-    """Whether it is a folder of Hugging Face's (its `config.json` has a `model_type`, ours has not) or a GGUF file."""
+    """Whether it is a folder of Hugging Face's (`config.json` names a type or class; ours does not) or a GGUF file."""
     if is_gguf(folder):
         return True
     try:
-        return "model_type" in sealed_json.read_json(Path(folder) / CONFIG)
+        return not {"model_type", "architectures"}.isdisjoint(sealed_json.read_json(Path(folder) / CONFIG))
     except (OSError, sealed_json.DamagedError):
         return False
 

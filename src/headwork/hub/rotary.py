@@ -8,8 +8,12 @@ from headwork.hub.settings import Settings
 KINDS = ("default", "linear", "dynamic", "llama3", "yarn")
 
 
-def read_rotary(settings: Settings, *, base: float = 10_000.0, fraction: float = 1.0) -> choices.RotaryPositions:
+def read_rotary(
+    settings: Settings, *, base: float = 10_000.0, fraction: float | None = None
+) -> choices.RotaryPositions:
     """The positions that these settings mean; base and fraction are what the family has when they do not say.
+
+    A family without a fraction rotates whole heads: transformers does, whatever `partial_rotary_factor` is.
 
     A folder that names no longest sequence has none. `dynamic` scaling begins only beyond the longest sequence, which
     is refused here, and up to there is no scaling.
@@ -17,7 +21,7 @@ def read_rotary(settings: Settings, *, base: float = 10_000.0, fraction: float =
     settings.only(rope_interleaved=False)
     limit = read_limit(settings)
     base = settings.number("rope_theta", base)
-    fraction = settings.number("partial_rotary_factor", fraction)
+    fraction = _read_fraction(settings, fraction)
     return read_parameters(_parameters(settings), base=base, fraction=fraction, limit=limit)
 
 
@@ -27,17 +31,26 @@ def read_limit(settings: Settings) -> int | None:
     return settings.count("max_position_embeddings", 1)
 
 
-def read_parameters(rope: Settings, *, base: float, fraction: float, limit: int | None) -> choices.RotaryPositions:
+def read_parameters(
+    rope: Settings, *, base: float, limit: int | None, fraction: float | None = None
+) -> choices.RotaryPositions:
     """From the object `rope_parameters` itself."""
     scaling = _read_scaling(rope, limit)
     position = choices.RotaryPositions(
         base=rope.number("rope_theta", base),
-        fraction=rope.number("partial_rotary_factor", fraction),
+        fraction=_read_fraction(rope, fraction) or 1.0,
         scaling=scaling,
         max_tokens=_longest(scaling, limit),
     )
     rope.close()
     return position
+
+
+def _read_fraction(settings: Settings, fraction: float | None) -> float | None:
+    if fraction is not None:
+        return settings.number("partial_rotary_factor", fraction)
+    settings.only(partial_rotary_factor=1.0)
+    return None
 
 
 def _parameters(settings: Settings) -> Settings:

@@ -1,5 +1,6 @@
 """The keys of a `config.json` from elsewhere: each is read, known to change no number, or refused by name."""
 
+import math
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
@@ -80,7 +81,7 @@ class Settings:
         self._read.update({name} if alias is None else {name, alias})
         value = self.values.get(name, default if alias is None else self.values.get(alias, default))
         other = value if alias is None else self.values.get(alias, value)
-        if value != other:
+        if alias is not None and value != other:
             raise ValueError(f"{name} and {alias} must be equal, got {value!r} and {other!r}")
         return value
 
@@ -106,6 +107,8 @@ class Settings:
         value = self.value(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ValueError(f"{name} must be a number, got {value!r}")
+        if not math.isfinite(value):
+            raise ValueError(f"{name} must be finite, got {value!r}")
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -149,6 +152,8 @@ class Settings:
             return self.count("num_labels", 2)
         if not isinstance(labels, dict) or not labels:
             raise ValueError(f"id2label must be an object with a name for each label, got {labels!r}")
+        if (n_labels := self.count("num_labels", len(labels))) != len(labels):
+            raise ValueError(f"num_labels must be the {len(labels)} of id2label, got {n_labels}")
         return len(labels)
 
     def close(self) -> None:

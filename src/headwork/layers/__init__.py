@@ -7,6 +7,7 @@ from headwork.layers.attention import SplitHeadAttention as SplitHeadAttention
 from headwork.layers.cache import DecoderCache as DecoderCache
 from headwork.layers.cache import FixedCache as FixedCache
 from headwork.layers.cache import GrowingCache as GrowingCache
+from headwork.layers.embeddings import ConvolutionalStem as ConvolutionalStem
 from headwork.layers.embeddings import LMHead as LMHead
 from headwork.layers.embeddings import NormalisedPatchEmbedding as NormalisedPatchEmbedding
 from headwork.layers.embeddings import PatchEmbedding as PatchEmbedding

@@ -27,7 +27,7 @@ from headwork.functional.attention import (
 from headwork.functional.fused import fused_attention
 from headwork.functional.processor import check_products
 from headwork.functional.soft_cap import capped_attention, capped_attention_weights, soft_cap
-from headwork.layers.cache import AttentionCache, KeysAndValues
+from headwork.layers.cache import AttentionCache, FixedCache, GrowingCache, KeysAndValues
 from headwork.layers.hook_point import HookPoint, LazyHookPoint
 from headwork.layers.linear import HeadwiseLinear, OneToken, affine, linear
 from headwork.layers.norm import AnyNorm, make_norm
@@ -109,6 +109,8 @@ class MultiHeadAttention(nn.Module):
         self.relative, self.window, self.qk_norm = relative, window, qk_norm
         self.query_norm = None if qk_norm is None else _make_qk_norm(qk_norm, n_heads, d_head)
         self.key_norm = None if qk_norm is None else _make_qk_norm(qk_norm, n_kv_heads, d_head)
+        self.value_residual: nn.Module | None = None
+        """What a stack adds to the values, see `headwork.layers.value_residual`."""
         kv_head = "head" if n_kv_heads == n_heads else "kv_head"
         self.queries = HookPoint("batch query head d_head")
         self.keys = HookPoint(f"batch key {kv_head} d_head")
@@ -161,25 +163,26 @@ class MultiHeadAttention(nn.Module):
         The new key and value join the cache; a `FixedCache` has those of the memory already.
         """
         query, key = self._split_one(self.query, self.query_norm), self._split_one(self.key, self.key_norm)
-        value, out = affine(self.value), affine(self.out)
+        value, out, residual = affine(self.value), affine(self.out), self.value_residual
         n_heads, n_kv_heads, d_head, d_value, beta = self.n_heads, self.n_kv_heads, self.d_head, self.d_value, self.beta
         relative, window, is_fused, attend_hidden = self.relative, self.window, self._is_fused(), self._attention()
 
         def attend(
-            x: Float[Tensor, "batch d_model"],
+            x: Tensor,
             visible: Tensor | None,
             bias: Tensor | None,
             rotation: Rotation | None,
-            cache: AttentionCache,
-        ) -> Float[Tensor, "batch d_out"]:
-            def project() -> KeysAndValues:
-                k = key(x)
-                v = value(x).view(-1, n_kv_heads, 1, d_value)
-                return k if rotation is None else rotation.rotate(k), v
-
+            cache: GrowingCache | FixedCache,
+        ) -> Tensor:
             q = query(x)
-            q = q if rotation is None else rotation.rotate(q)
-            k, v = cache(project)
+            if isinstance(cache, FixedCache):
+                k, v = cache.known()
+            else:
+                k, v = key(x), value(x).view(-1, n_kv_heads, 1, d_value)
+                v = v if residual is None else residual(v)
+                if rotation is not None:
+                    q, k = rotation.rotate(q), rotation.rotate(k)
+                k, v = cache.append(k, v)
             if window is not None and k.shape[2] > window:
                 k, v = k[:, :, -window:], v[:, :, -window:]
                 visible, bias = (None if t is None else t[..., -window:] for t in (visible, bias))
@@ -200,6 +203,7 @@ class MultiHeadAttention(nn.Module):
     def _project(self, memory: Tensor, values: Tensor, rotation: Rotation | None) -> KeysAndValues:
         k = self._split(self.key(memory), self.n_kv_heads, self.key_norm)
         v = split_heads(self.value(values), self.n_kv_heads)
+        v = v if self.value_residual is None else self.value_residual(v)
         k = self._rotate(self.keys(k), rotation, self.rotated_keys)
         return k, self.values(v).transpose(1, 2)
 

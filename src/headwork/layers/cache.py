@@ -41,10 +41,13 @@ class GrowingCache:
         return 0 if self.kept is None else self.kept[0].shape[2]
 
     def __call__(self, project: Callable[[], KeysAndValues]) -> KeysAndValues:
-        k, v = project()
+        return self.append(*project())
+
+    def append(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        """All keys and values, the new ones last."""
         if self.kept is None:
             self.kept = k, v
-            return k, v
+            return self.kept
         past_k, past_v = self.kept
         if past_k.shape[0] != k.shape[0]:
             raise ValueError(f"the batch must stay as the cache knows it, {past_k.shape[0]}, got {k.shape[0]}")
@@ -83,6 +86,11 @@ class FixedCache:
     def __call__(self, project: Callable[[], KeysAndValues]) -> KeysAndValues:
         if self.kept is None:
             self.kept = project()
+        return self.kept
+
+    def known(self) -> KeysAndValues:
+        """The keys and values of the memory, which has been read."""
+        assert self.kept is not None
         return self.kept
 
     def reorder(self, rows: Tensor) -> None:

@@ -1,8 +1,10 @@
 """From ids and images to tokens."""
 
 import math
+from itertools import pairwise
 
 import torch
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -98,6 +100,16 @@ class LMHead(nn.Module):
         return embedding.table if self.weight is None else self.weight
 
 
+def check_grid(
+    image: Float[Tensor, "batch channel row column"], n_channels: int, patch: tuple[int, int]
+) -> tuple[int, int]:
+    """How many (rows, columns) of patches an image of so many channels has."""
+    grid = grid_of(image, patch)
+    if image.shape[1] != n_channels:
+        raise ValueError(f"image must have {n_channels} channels, got {image.shape[1]}")
+    return grid
+
+
 class PatchEmbedding(nn.Module):
     """One linear map for every patch of an image, stored as the convolution it is equal to.
 
@@ -122,10 +134,7 @@ class PatchEmbedding(nn.Module):
 
     def grid(self, image: Float[Tensor, "batch channel row column"]) -> tuple[int, int]:
         """How many (rows, columns) of patches the image has."""
-        grid = grid_of(image, self.patch)
-        if image.shape[1] != self.n_channels:
-            raise ValueError(f"image must have {self.n_channels} channels, got {image.shape[1]}")
-        return grid
+        return check_grid(image, self.n_channels, self.patch)
 
     def extra_repr(self) -> str:
         return f"n_channels={self.n_channels}, patch={self.patch}, d_model={len(self.weight)}"
@@ -151,3 +160,59 @@ class NormalisedPatchEmbedding(PatchEmbedding):
         check_products(image)
         pixels = self.pixel_norm(patches_from_image(image, self.patch))
         return self.norm(nn.functional.linear(pixels, self.weight.flatten(1), self.bias))
+
+
+class ConvolutionalStem(nn.Module):
+    """Convolutions instead of one map for every patch: batch norm and ReLU behind each but the last.
+
+    The last ones have a stride of 2, as many as halve a patch to one token.
+
+    >>> ConvolutionalStem(n_channels=3, patch=(4, 4), widths=(5, 7), d_model=8)(torch.randn(1, 3, 8, 8)).shape
+    torch.Size([1, 4, 8])
+    """
+
+    axes = "batch token d_model"
+    operation = "embedding"
+
+    def __init__(self, n_channels: int, patch: tuple[int, int], widths: tuple[int, ...], d_model: int) -> None:
+        super().__init__()
+        n_halvings = patch[0].bit_length() - 1
+        if patch != (2**n_halvings, 2**n_halvings) or n_halvings > len(widths) + 1:
+            raise ValueError(
+                f"patch must be square, 1, 2, 4, ... up to {2 ** (len(widths) + 1)} pixels wide, for a stem of "
+                f"{len(widths) + 1} convolutions that halve the image at most once each, got {patch}"
+            )
+        self.n_channels, self.patch = n_channels, patch
+        self.convolutions = nn.ModuleList()
+        self.norms = nn.ModuleList(nn.BatchNorm2d(width) for width in widths)
+        for number, (d_in, d_out) in enumerate(pairwise((n_channels, *widths, d_model))):
+            is_last = number == len(widths)
+            stride = 2 if number > len(widths) - n_halvings else 1
+            convolution = nn.Conv2d(d_in, d_out, 3, stride, padding=1, bias=is_last)
+            nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="linear" if is_last else "relu")
+            self.convolutions.append(convolution)
+
+    def forward(self, image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch token d_model"]:
+        self.grid(image)
+        check_products(image)
+        *convolutions, last = self.convolutions
+        x = image.contiguous(memory_format=torch.channels_last)  # so that the channels of a token are neighbours
+        for convolution, norm in zip(convolutions, self.norms, strict=True):
+            x = norm(convolution(x)).relu()
+        return rearrange(last(x), "batch channel row column -> batch (row column) channel")
+
+    def grid(self, image: Float[Tensor, "batch channel row column"]) -> tuple[int, int]:
+        """How many (rows, columns) of tokens the image has."""
+        return check_grid(image, self.n_channels, self.patch)
+
+
+def make_patches(
+    choice: choices.PatchEmbedding, n_channels: int, patch: tuple[int, int], d_model: int
+) -> PatchEmbedding | ConvolutionalStem:
+    match choice:
+        case choices.LinearPatches(norm=False):
+            return PatchEmbedding(n_channels, patch, d_model)
+        case choices.LinearPatches():
+            return NormalisedPatchEmbedding(n_channels, patch, d_model)
+        case choices.ConvolutionalStem():
+            return ConvolutionalStem(n_channels, patch, choice.widths, d_model)

@@ -26,7 +26,7 @@ class Int8Linear(nn.Module):
         self.dtype = dtype
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.matrix = self._round(linear.weight)
-        self.bias = _frozen(linear.bias, dtype)  # kernels for two precisions at once are slow
+        self.bias = _frozen(linear.bias)
 
     @property
     def weight(self) -> Float[Tensor, "d_out d_in"]:
@@ -35,12 +35,11 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d_in"]) -> Float[Tensor, "*batch d_out"]:
         check_input(x)
-        y = self.matrix(x.reshape(-1, self.in_features), self.dtype).view(*x.shape[:-1], self.out_features)
-        return y if self.bias is None else y + self.bias
+        return self.one_token()(x.reshape(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
 
     def one_token(self) -> OneToken:
         matrix, bias, dtype = self.matrix, self.bias, self.dtype
-        return lambda x: matrix(x, dtype) if bias is None else matrix(x, dtype).add_(bias)
+        return lambda x: (matrix(x) if bias is None else matrix(x).add_(bias)).to(dtype)
 
     def extra_repr(self) -> str:
         sizes = f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
@@ -172,5 +171,5 @@ def refuse_to_save(precision: str = "int8") -> None:
     )
 
 
-def _frozen(bias: Tensor | None, dtype: torch.dtype = torch.float32) -> nn.Parameter | None:
-    return None if bias is None else nn.Parameter(bias.detach().to(dtype, copy=True), requires_grad=False)
+def _frozen(bias: Tensor | None) -> nn.Parameter | None:
+    return None if bias is None else nn.Parameter(bias.detach().float().clone(), requires_grad=False)

@@ -1,7 +1,6 @@
 """Linear maps, started so that neither signals nor gradients grow, and their form for one token of each row."""
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from einops import einsum, rearrange
@@ -64,13 +63,15 @@ def affine(linear: nn.Module) -> OneToken:
 
 def affine_map(weight: Float[Tensor, "d_out d_in"], bias: Float[Tensor, "d_out"] | None) -> OneToken:
     """W x + b for one token in each row, without the detours that `F.linear` takes for more axes."""
-    transposed = weight.t()
-    whole = partial(torch.mm, mat2=transposed) if bias is None else partial(torch.addmm, bias, mat2=transposed)
-    n_blocks = max(n for n in range(1, MOST_BLOCKS + 1) if len(weight) % n == 0)
-    if weight.numel() < MANY_WEIGHTS or n_blocks == 1 or not is_amd():
+    d_out, transposed = weight.shape[0], weight.t()
+    whole: OneToken = (lambda x: x.mm(transposed)) if bias is None else (lambda x: torch.addmm(bias, x, transposed))
+    if weight.numel() < MANY_WEIGHTS or not is_amd():
+        return whole
+    n_blocks = max(n for n in range(1, MOST_BLOCKS + 1) if d_out % n == 0)
+    if n_blocks == 1:
         return whole
     by_blocks = block_map(weight, bias, n_blocks)
-    return lambda x: by_blocks(x) if len(x) <= FEW_TOKENS else whole(x)
+    return lambda x: by_blocks(x) if x.shape[0] <= FEW_TOKENS else whole(x)
 
 
 def block_map(weight: Float[Tensor, "d_out d_in"], bias: Float[Tensor, "d_out"] | None, n_blocks: int) -> OneToken:
@@ -87,6 +88,8 @@ def block_map(weight: Float[Tensor, "d_out d_in"], bias: Float[Tensor, "d_out"] 
     d_out = len(weight)
     blocks = rearrange(weight, "(block row) d_in -> block row d_in", block=n_blocks)
     if bias is None:
-        return lambda x: torch.bmm(blocks, x.t().expand(n_blocks, -1, -1)).view(d_out, len(x)).t().contiguous()
+        return lambda x: torch.bmm(blocks, x.t().expand(n_blocks, -1, -1)).view(d_out, x.shape[0]).t().contiguous()
     of_rows = rearrange(bias, "(block row) -> block row 1", block=n_blocks)
-    return lambda x: torch.baddbmm(of_rows, blocks, x.t().expand(n_blocks, -1, -1)).view(d_out, len(x)).t().contiguous()
+    return lambda x: (
+        torch.baddbmm(of_rows, blocks, x.t().expand(n_blocks, -1, -1)).view(d_out, x.shape[0]).t().contiguous()
+    )

@@ -26,9 +26,10 @@ from headwork.layers.positions import (
     make_positions,
 )
 from headwork.layers.transformer_layer import DecoderLayer, EncoderLayer
+from headwork.layers.value_residual import ValueResidual, share_first_values
 from headwork.serialise import Checked
 
-_PLAIN = {nn.Linear, nn.ModuleList, nn.Dropout, HookPoint, LazyHookPoint, RelativeShifts, LearnedShifts}
+_PLAIN = {nn.Linear, nn.ModuleList, nn.Dropout, HookPoint, LazyHookPoint, RelativeShifts, LearnedShifts, ValueResidual}
 """Modules that the layer around them reads or calls as they are, or that do nothing when nobody looks."""
 
 
@@ -48,6 +49,8 @@ class StackConfig(Checked):
     """Whether the embedded tokens are normalised; None: as is usual for the model."""
     final_norm: bool | None = None
     """Whether the output of the last layer is normalised; None: after pre-norm layers, and after no others."""
+    value_residual: bool = False
+    """Whether the values of the first layer take part in all later ones. Zhou et al., 2024."""
     usually_embedding_norm: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -177,12 +180,7 @@ class Stack(nn.Module):
         table = learned.table if learned is not None and self.embedding_norm is None and not self.local_layers else None
         is_local = [self.local_positions is not None and i in self.local_layers for i in range(len(layers))]
 
-        def run(
-            x: Float[Tensor, "batch d_model"],
-            visible: Bool[Tensor, "batch key"] | None,
-            cache: DecoderCache,
-            memory_visible: Bool[Tensor, "batch memory_token"] | None = None,
-        ) -> Float[Tensor, "batch d_model"]:
+        def run(x: Tensor, visible: Tensor | None, cache: DecoderCache, memory_visible: Tensor | None = None) -> Tensor:
             n_past = cache.n_tokens
             if table is not None and visible is None:  # every row has the same position
                 x, bias, rotation = x + table[n_past], None, None
@@ -273,6 +271,10 @@ def make_stack(
             )
             for i in range(n_layers)
         ]
+        if config.value_residual:
+            share_first_values([made.get_submodule("attention") for made in layers])  # type: ignore[misc]
+    elif config.value_residual:
+        raise ValueError("value_residual must be False beside layers of your own, got True")
     return Stack(
         layers,
         positions=positions,

@@ -187,9 +187,9 @@ class DecoderLayer(ResidualLayer):
         look_norm = norm if look is None else self.cross_attention_norm.one_token()
 
         def pre_norm(x: Tensor, seen: tuple[object, ...], of_memory: tuple[object, ...]) -> Tensor:
-            x = x + attend(norm(x), *seen)
-            x = x if look is None else x + look(look_norm(x), *of_memory)
-            return x + feed(feed_norm(x))
+            x = attend(norm(x), *seen).add_(x)
+            x = x if look is None else look(look_norm(x), *of_memory).add_(x)
+            return feed(feed_norm(x)).add_(x)
 
         def post_norm(x: Tensor, seen: tuple[object, ...], of_memory: tuple[object, ...]) -> Tensor:
             x = norm(x + attend(x, *seen))

@@ -153,9 +153,11 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
     True
     """
     modes = {module: module.training for module in model.modules()}
-    model.eval()
+    if any(modes.values()):
+        model.eval()
     try:
         yield
     finally:
         for module, mode in modes.items():
-            module.training = mode
+            if module.training != mode:  # to set an attribute of a module takes long
+                module.training = mode

@@ -118,6 +118,7 @@ class ResNet(nn.Module):
                 f"got shape {tuple(image.shape)}"
             )
         check_products(image)
+        image = image.contiguous(memory_format=torch.channels_last)  # in which convolutions are a fifth faster
         x = self.features(self.norm(self.conv(image)).relu())
         for block in self.blocks:
             x = block(x)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headwork import choices
 from headwork.checks import Count, Probability, Size
-from headwork.layers.embeddings import NormalisedPatchEmbedding, PatchEmbedding
+from headwork.layers.embeddings import make_patches
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
 from headwork.layers.pooling import Pooling, make_pooling
@@ -67,11 +67,10 @@ class VisionTransformerConfig(PatchesConfig, StackConfig):
     feed_forward: choices.AnyFeedForward = choices.FeedForward(d_ff=3072, activation="gelu")
     norm: choices.AnyNorm = choices.LayerNorm(eps=1e-6)
     norm_order: choices.NormOrder = "pre"
+    embedding: choices.PatchEmbedding = choices.LinearPatches()
     position: choices.GridPositions = choices.LearnedGrid()
     pooling: choices.ImagePooling = choices.ClassToken()
     head: choices.ImageHead = choices.LinearHead()
-    patch_norm: bool = False
-    """Whether the pixels of a patch and its embedding are normalised."""
     dropout: Probability = 0.0
     attention_dropout: Probability = 0.0
 
@@ -111,8 +110,7 @@ class VisionTransformer(nn.Module):
         self.config, self.parts = config, given_parts(positions=positions, layers=layers, pooling=pooling)
         check_own_positions(config, positions)
         with building(self, device, dtype):
-            patches = NormalisedPatchEmbedding if config.patch_norm else PatchEmbedding
-            self.patches = patches(config.n_channels, config.patch, config.d_model)
+            self.patches = make_patches(config.embedding, config.n_channels, config.patch, config.d_model)
             self.positions = make_grid(config.position, config.grid, config.d_model) if positions is None else positions
             pooling = make_pooling(config.pooling, config.d_model) if pooling is None else pooling
             self.layers = make_stack(config, config.n_layers, decoder=False, layers=layers)

@@ -30,9 +30,10 @@ CENTRES = (("*.centre", 5.0), ("*.sharpness", 5.0))
 
 
 def cifar10_vit() -> RunConfig:
-    """A Vision Transformer of 0.8 million parameters for CIFAR-10, in 64 patches of 4 x 4 pixels, trained by Muon.
+    """A Vision Transformer of 1.7 million parameters for CIFAR-10, with three convolutions in front, trained by Muon.
 
-    A step of 128 images takes 0.75 s of one core of an AMD EPYC (170 images a second), an epoch 4.4 minutes of it.
+    The convolutions make 64 tokens of an image. Of one core of an AMD EPYC, 92 images a second, and 150 with
+    `--precision bfloat16` if the processor has it.
     """
     return RunConfig(
         name="cifar10-vit",
@@ -42,19 +43,20 @@ def cifar10_vit() -> RunConfig:
             image=(32, 32),
             n_channels=3,
             patch=(4, 4),
-            d_model=128,
-            n_layers=6,
-            heads=choices.Heads(n_heads=4),
-            feed_forward=choices.FeedForward(d_ff=256),
+            d_model=192,
+            n_layers=5,
+            heads=choices.Heads(n_heads=6, bias=False),
+            feed_forward=choices.FeedForward(d_ff=384, activation="relu2", bias=False),
+            embedding=choices.ConvolutionalStem(widths=(48, 96)),
             pooling=choices.MeanPooling(),
         ),
         training=TrainingConfig(
-            batch_size=128,
-            epochs=24,
-            optimiser=Muon(lr=0.02, weight_decay=0.05, adamw=AdamW(lr=2e-3, weight_decay=0.05)),
-            schedule=Cosine(warmup=0.05),
+            batch_size=256,
+            epochs=14,
+            optimiser=Muon(lr=0.02, weight_decay=0.05, adamw=AdamW(lr=2e-3, weight_decay=0.0)),
+            schedule=WarmupStableDecay(warmup=0.05, decay=0.6),
             label_smoothing=0.1,
-            ema=0.998,
+            ema=0.996,
             zero_init_outputs=True,
         ),
     )

@@ -1,7 +1,9 @@
 """Other examples for a run that is there: read as its own data are, with its labels and its tokenizer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 
@@ -14,16 +16,22 @@ from headwork.data.reviews import encode_starts
 from headwork.data.splitting import check_exists
 from headwork.data.text_examples import PairExamples, Rows, TextExamples, WindowExamples
 from headwork.models import describe
+from headwork.recipes.overrides import override
 from headwork.recipes.own_data import own_data
 from headwork.training.run import Run
 
 
-def other_examples(run: Run, paths: Sequence[str]) -> Examples:
-    """All examples of a file or folder (two files, for a translation), to evaluate the model of a run on them."""
+def other_examples(run: Run, paths: Sequence[str], settings: Mapping[str, object] = MappingProxyType({})) -> Examples:
+    """All examples of a file or folder (two files, for a translation), to evaluate the model of a run on them.
+
+    They are read as the run's own were, but for the settings, such as {"data.text": "review"}.
+    """
     description = describe(run.config.model)
     if description is None or run.config.data is None:
         raise ValueError(f"run must be one of a recipe whose model says what it reads, got {run.folder}")
-    data, labels = own_data(run.config, description, paths), getattr(run.task, "labels", ())
+    config = replace(run.config, data=own_data(run.config, description, paths))
+    data = override(config, settings).data if settings else config.data
+    labels = getattr(run.task, "labels", ())
     if isinstance(data, ImageFolder):
         files, names, _, _ = find_classes(check_exists(Path(data.path)))
         images = ImageFiles(tuple(files), data.size, data.n_channels)

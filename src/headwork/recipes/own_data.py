@@ -40,6 +40,7 @@ def with_data(config: RunConfig, paths: Sequence[str]) -> RunConfig:
 
 
 def own_data(config: RunConfig, description: Description, paths: Sequence[str]) -> DataConfig:
+    """The data of the config, from elsewhere: columns that it names are those of the other table too."""
     before: Any = config.data
     if len(paths) > (2 if description.input == "text pair" else 1):
         raise ValueError(f"data must be one file or folder (two files, for a translation), got {', '.join(paths)}")
@@ -54,12 +55,16 @@ def own_data(config: RunConfig, description: Description, paths: Sequence[str]) 
                 n_channels=description.n_channels or 3,
                 augment=varied if isinstance(varied, Augmentation) else Augmentation(),
             )
+        case "text", "class" if isinstance(before, TextTable):
+            return replace(before, path=path)
         case "text", "class":
             return TextTable(path=path, tokenizer=before.tokenizer, max_tokens=before.max_tokens)
         case "text pair", _:
             tokenizer = getattr(before, "tokenizer", BytePairs(n_tokens=8000))
             limit: int = description.max_tokens or getattr(before, "max_tokens", None) or 128
             target = paths[1] if len(paths) == 2 else None
+            if isinstance(before, TextPairs):
+                return replace(before, path=path, target_path=target)
             return TextPairs(path=path, target_path=target, tokenizer=tokenizer, max_tokens=limit)
         case "text", _:
             text = before.text if isinstance(before, MaskedText) else before

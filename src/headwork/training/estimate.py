@@ -2,6 +2,8 @@
 
 import copy
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -11,6 +13,7 @@ from headwork.batches import Batch
 from headwork.seeds import unchanged_rng_states
 from headwork.tasks import Task
 from headwork.training.config import SGD
+from headwork.training.optimiser import make_optimiser, set_learning_rate
 from headwork.training.plan import Plan
 
 
@@ -37,13 +40,24 @@ class Estimate(NamedTuple):
 
 
 @unchanged_rng_states()
-def estimate(model: nn.Module, task: Task, batch: Batch, n_valid: int, plan: Plan, step: int = 0) -> Estimate:
-    """From the second of two steps forwards and backwards on a part of a batch; the model is left as it is.
+def estimate(
+    model: nn.Module,
+    task: Task,
+    batch: Batch,
+    n_valid: int,
+    plan: Plan,
+    step: int = 0,
+    autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Estimate:
+    """From the second of two steps on a part of a batch, in the precision of the run; the model is left as it is.
 
-    An evaluation costs a third of a step for each example: it goes forwards only, and may be more where it translates.
+    What the optimiser takes does not depend on the batch. An evaluation costs a third of a step for each example: it
+    goes forwards only, and may be more where it translates.
     """
     training, trial = plan.training, copy.deepcopy(model).train()
-    seconds, kept = 0.0, dict[int, int]()
+    optimiser = make_optimiser(training.optimiser, trial)
+    set_learning_rate(optimiser, 0.0)
+    of_batch, of_optimiser, kept = 0.0, 0.0, dict[int, int]()
 
     def count(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -54,14 +68,18 @@ def estimate(model: nn.Module, task: Task, batch: Batch, n_valid: int, plan: Pla
     for _ in range(2):
         kept.clear()
         begun = time.perf_counter()
-        with saved_tensors_hooks(count, lambda tensor: tensor):
+        with autocast(), saved_tensors_hooks(count, lambda tensor: tensor):
             loss = task.score(trial, batch)["loss"].total
         assert isinstance(loss, Tensor)
         loss.backward()  # type: ignore[no-untyped-call]
-        seconds = time.perf_counter() - begun
-    of_examples = seconds / len(batch[-1])
+        passed = time.perf_counter()
+        optimiser.step()
+        of_batch, of_optimiser = passed - begun, time.perf_counter() - passed
+        optimiser.zero_grad()
+    of_example = of_batch / len(batch[-1])
     n_steps, n_evaluations = plan.n_steps - step, plan.n_evaluations - step // plan.evaluate_every
     n_seen = n_steps * training.batch_size / plan.n_processes + n_evaluations * n_valid / 3
     weights = sum(parameter.numel() * parameter.element_size() for parameter in trial.parameters())
     copies = 2 + (1 if isinstance(training.optimiser, SGD) else 2) + (training.ema is not None)
-    return Estimate(of_examples * n_seen / 60, copies * weights + sum(kept.values()))
+    seconds = of_example * n_seen + of_optimiser * n_steps
+    return Estimate(seconds / 60, copies * weights + sum(kept.values()))

@@ -85,7 +85,7 @@ def train_run(
     with Session(run, learner, plan, display, fabric.barrier) as session, stop.listening(), checkpointing:
         say_what_was_found(display, run, data)
         progress = session.resume(watchers)
-        say_what_comes(display, run.task, model, data, plan, progress.step, fabric.device)
+        say_what_comes(display, run.task, model, data, plan, progress.step, fabric)
         check_same_step(fabric, progress.step)
         clock, how = Clock(progress, fabric.world_size), f"go on with `headwork train --resume {run.folder}`"
         try:
@@ -140,14 +140,14 @@ def say_what_was_found(display: Display, run: Run, data: Dataset) -> None:
 
 
 def say_what_comes(
-    display: Display, task: Task, model: nn.Module, data: Dataset, plan: Plan, step: int, device: torch.device
+    display: Display, task: Task, model: nn.Module, data: Dataset, plan: Plan, step: int, fabric: Fabric
 ) -> None:
     """If somebody looks, how long the run will take from this step on, and how much memory."""
     is_sharded = isinstance(model, FSDPModule)  # which cannot be copied to try a step
     if type(display) is not Quiet and not plan.sequential and not is_sharded and step < plan.n_steps:
         epoch, indices = plan.parts(0)[0]
-        batch = to_device(data.train.batch(indices, epoch), device)
-        display.say(str(estimate(model, task, batch, len(data.valid), plan, step)))
+        batch = to_device(data.train.batch(indices, epoch), fabric.device)
+        display.say(str(estimate(model, task, batch, len(data.valid), plan, step, autocast=fabric.autocast)))
 
 
 class Step(NamedTuple):

@@ -66,7 +66,8 @@ def parameter_groups(model: nn.Module, weight_decay: float, lr_factors: LrFactor
 def muon_groups(config: Muon, model: nn.Module) -> list[dict[str, Any]]:
     """The groups of AdamW, from which the matrices of products inside the layers (or kernels) are taken out for Muon.
 
-    Embeddings and heads are outside of the layers, and stay; a model that has no description gives all its matrices.
+    Embeddings and heads are outside of the layers, and stay, as do the kernels of a stem that read the image. A model
+    that has no description gives all its matrices.
     The learning rate of AdamW is kept as a factor of Muon's.
 
     >>> model = hw.models.ResNetConfig(n_classes=10, n_blocks=1, widths=(4,)).build()
@@ -74,8 +75,13 @@ def muon_groups(config: Muon, model: nn.Module) -> list[dict[str, Any]]:
     [(2, 0.95), (2, None), (7, None)]
     """
     description = describe(model)
-    layers = ("",) if description is None else tuple(f"{name}." for name in description.layers)
-    hidden = {id(parameter) for name, parameter in model.named_parameters() if name.startswith(layers)}
+    hidden = {
+        id(parameter)
+        for name, parameter in model.named_parameters()
+        if description is None
+        or name.startswith(tuple(f"{layer}." for layer in description.layers))
+        or (parameter.ndim == 4 and parameter.shape[1] != description.n_channels)
+    }
     slower = config.adamw.lr / config.lr
     groups: list[dict[str, Any]] = []
     for group in parameter_groups(model, 1.0, config.lr_factors):

@@ -75,7 +75,7 @@ export class Live {
     Object.assign(this, { ask, place, onPart, onError, controller: null, wait: null });
   }
 
-  // Ask now, or after so many milliseconds without another question.
+  // Ask now, or after so many milliseconds without another question; one that is a function is made then.
   async question(question, { after = 0 } = {}) {
     this.stop();
     const controller = (this.controller = new AbortController());
@@ -83,7 +83,7 @@ export class Live {
       if (after) await new Promise((resolve) => (this.wait = setTimeout(resolve, after)));
       if (controller.signal.aborted) return false;
       let number = 0;
-      for await (const part of this.ask(question, { signal: controller.signal, place: this.place })) {
+      for await (const part of this.ask(typeof question === "function" ? question() : question, { signal: controller.signal, place: this.place })) {
         if (controller.signal.aborted) return false;
         this.onPart(part, number++);
       }

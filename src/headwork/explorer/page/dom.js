@@ -1,37 +1,39 @@
-// Make elements: h("button", {class: "x", onclick: f}, "text", child).
+// Make elements: h("button.tool", {onclick: f}, "text", child); an element without properties is h("p.note", "text").
+const maker = (create) => (tag, ...rest) => {
+  const [name, ...classes] = tag.split(".");
+  const element = create(name);
+  element.classList.add(...classes);
+  const hasProperties = rest[0]?.constructor === Object;
+  return fill(element, hasProperties ? rest[0] : {}, hasProperties ? rest.slice(1) : rest);
+};
 
-export function h(tag, properties = {}, ...children) {
-  return fill(document.createElement(tag), tag === "button" ? { type: "button", ...properties } : properties, children);
-}
+export const h = maker((name) => Object.assign(document.createElement(name), name === "button" ? { type: "button" } : {}));
+export const s = maker((name) => document.createElementNS("http://www.w3.org/2000/svg", name));
 
-export function s(tag, properties = {}, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
-}
+const kept = (children) => children.flat(Infinity).filter((child) => (child ?? false) !== false);
 
 function fill(element, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
-    if (value === null || value === undefined || value === false) continue;
+    if ((value ?? false) === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "style") Object.assign(element.style, value);
-    else if (name in element && !element.namespaceURI.endsWith("svg") && !name.startsWith("aria")) {
-      try {
-        element[name === "class" ? "className" : name] = value;
-      } catch {
-        element.setAttribute(name, value);
-      }
-    } else element.setAttribute(name, value === true ? "" : value);
+    else if (name in element && !element.namespaceURI.endsWith("svg") && !name.startsWith("aria")) element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...kept(children));
   return element;
 }
 
 // Put other children in.
 export function put(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(...kept(children));
   return element;
 }
 
-export const set = (element, attributes) => Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
+// Attributes; one that stays as it is costs the browser nothing.
+export const set = (element, attributes) => Object.entries(attributes).forEach(([name, value]) => element.getAttribute(name) === String(value) || element.setAttribute(name, value));
+// What may be too wide for its place, such as a table.
+export const scrolling = (label, child) => h("div.scroll", { tabIndex: 0, role: "group", "aria-label": label }, child);
 export const on = (element, name, listener) => element.addEventListener(name, listener);
 
 // The way of each arrow key, in rows and columns.

@@ -26,8 +26,8 @@ export class Heatmap {
     on(this.canvas, "pointermove", (e) => this.pointer(e, false));
     on(this.canvas, "pointerdown", (e) => this.pointer(e, true));
     on(this.canvas, "pointerleave", () => this.leave());
-    this.says = h("p", { class: "says", "aria-live": "polite" });
-    this.element = h("div", { class: "map" }, h("div", { class: "map-scroll" }, this.grid), quiet ? null : this.says);
+    this.says = h("p.says", { "aria-live": "polite" });
+    this.element = h("div.map", h("div.map-scroll", this.grid), quiet ? null : this.says);
     new ResizeObserver(() => this.data && this.paint()).observe(this.element);
   }
 
@@ -130,8 +130,8 @@ export class Heatmap {
     const [row, column] = this.shown ?? this.marked ?? [null, null];
     context.strokeStyle = isDark() ? "#ffd479" : "#b85c00";
     context.lineWidth = 1.5;
-    if (row !== null && row !== undefined && row < rows) context.strokeRect(left, top + row * cell, columns * cell, Math.max(cell, 1));
-    if (column !== null && column !== undefined && column < columns) context.strokeRect(left + column * cell, top, Math.max(cell, 1), rows * cell);
+    if ((row ?? rows) < rows) context.strokeRect(left, top + row * cell, columns * cell, Math.max(cell, 1));
+    if ((column ?? columns) < columns) context.strokeRect(left + column * cell, top, Math.max(cell, 1), rows * cell);
   }
 
   pointer(event, picked) {
@@ -181,8 +181,8 @@ export class Heatmap {
   rest() {
     const { values, shape: [rows, columns] } = this.data;
     const row = this.marked?.[0] ?? this.data.restRow ?? null;
-    let best = row === null || row >= rows ? 0 : row * columns;
-    const end = row === null || row >= rows ? rows * columns : best + columns;
+    const [from, end] = (row ?? rows) < rows ? [row * columns, (row + 1) * columns] : [0, rows * columns];
+    let best = from;
     for (let i = best + 1; i < end; i++) if (Math.abs(values[i]) > Math.abs(values[best])) best = i;
     this.say(Math.floor(best / columns), best % columns, false);
   }

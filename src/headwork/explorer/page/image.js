@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 
 // channel row column -> a canvas with one pixel for each.
 export function pixelsAsImage(pixels, [rows, columns], channels) {
-  const canvas = h("canvas", { width: columns, height: rows });
+  const canvas = h("canvas", { width: columns, height: rows, "aria-hidden": "true" });
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
   const n = rows * columns;

@@ -5,9 +5,9 @@ import { glow } from "./image.js";
 
 const SHARES = [0, 0.25, 0.5, 0.75, 1];
 const strip = (low, colours, high) => {
-  const bar = h("span", { class: "strip", "aria-hidden": "true" });
+  const bar = h("span.strip", { "aria-hidden": "true" });
   bar.style.background = `linear-gradient(90deg, ${colours.join(", ")})`;
-  return h("span", { class: "legend" }, low, bar, high);
+  return h("span.legend", low, bar, high);
 };
 
 export const weightLegend = (high) => strip("0 %", SHARES.map(weightColour), high);

@@ -1,5 +1,6 @@
 // What a head mostly looks at, in words, so that the interesting ones are found.
 import { percent } from "./dom.js";
+import { words } from "./words.js";
 
 const PLACES = { itself: "itself", before: "the token before", after: "the token after", first: "the first token", last: "the last token" };
 const MUCH = 0.25; // of a row: less is not what a head is there for
@@ -11,15 +12,26 @@ export function lookOf({ described, reading, attention, head }) {
   return described.image ? inImage(described.image, reading, attention, head) : inText(reading, attention, head);
 }
 
-function inText(reading, attention, head) {
-  const shares = reading.header.shares?.[attention];
+function inText({ header }, attention, head) {
+  const shares = header.shares?.[attention];
   if (!shares) return {};
   const found = Object.keys(PLACES).filter((name) => shares[name]).map((name) => [name, Number(shares[name][head])]).sort((a, b) => b[1] - a[1]);
   const strongest = Number(shares.strongest[head]);
+  const listed = found.filter(([, each]) => each >= 0.01).map(([each, value]) => `${percent(value)} to ${PLACES[each]}`).join(", ");
+  const average = `On average a row gives ${listed ? `${listed}; ` : ""}${percent(strongest)} to whichever token it looks at most.`;
+  if (header.row !== null) return fromRow(header, attention, head, average);
   const [name, share] = found[0];
   const most = share >= MUCH ? { place: PLACES[name].replace("the ", ""), share } : strongest >= SHARP ? { place: "one token", share: strongest } : SPREAD;
-  const listed = found.filter(([, each]) => each >= 0.01).map(([each, value]) => `${percent(value)} to ${PLACES[each]}`).join(", ");
-  return { ...most, sentence: `On average a row gives ${listed ? `${listed}; ` : ""}${percent(strongest)} to whichever token it looks at most.` };
+  return { ...most, sentence: average };
+}
+
+// Seen from the token that the answer is read from.
+function fromRow({ row, most, sequences }, attention, head, average) {
+  const [key, share] = [most[attention].key[head], Number(most[attention].weight[head])];
+  const [from, to] = [row, key].map((i) => words.quote(sequences[0].strings[i]));
+  const near = { [row]: "itself", [row - 1]: "token before", [row + 1]: "token after" }[key] ?? (key === 0 ? "first token" : null);
+  const what = key === row ? "itself" : near ? `${to}, the ${near}` : to;
+  return { ...(share >= MUCH ? { place: near ?? to, share } : SPREAD), sentence: `${from}, from which the answer is read, gives ${percent(share)} to ${what}. ${average}` };
 }
 
 function inImage({ n_extra, grid }, reading, attention, head) {

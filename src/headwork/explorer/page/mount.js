@@ -2,6 +2,7 @@
 import { Live, Refused } from "./ask.js";
 import { chooseTheme, isDark, onSchemeChange } from "./colours.js";
 import { h, newId, put, short } from "./dom.js";
+import { answerBar } from "./panes/answer.js";
 import { cachePane } from "./panes/cache.js";
 import { costPane } from "./panes/cost.js";
 import { gaussianPane } from "./panes/gaussian.js";
@@ -16,6 +17,7 @@ import { Session } from "./session.js";
 import { fromAddress, KEPT, Store, toAddress } from "./store.js";
 import { words } from "./words.js";
 
+const SELDOM = 300; // milliseconds between two addresses: they cost, and browsers allow no more
 const TABS = [
   ["lens", "Lens", lensPane],
   ["next", "Read", nextPane],
@@ -29,17 +31,17 @@ const TABS = [
 // options: {address: keep the state in the address, note: a sentence about what kind of page this is}
 export async function mount(root, ask, { address = false, note = null } = {}) {
   root.classList.add("headwork");
-  put(root, h("p", { class: "loading" }, words.thinking));
+  put(root, h("p.loading", words.thinking));
   let described;
   try {
     for await (const part of ask({ question: "Describe" })) described = part.header;
   } catch (error) {
-    put(root, h("p", { class: "error", role: "alert" }, error instanceof Refused ? error.message : String(error)));
+    put(root, h("p.error", { role: "alert" }, error instanceof Refused ? error.message : String(error)));
     return;
   }
   const store = new Store(startValues(described, address));
   const session = new Session(ask, store, described);
-  const context = { ask, store, session, described, newLive: (place, onPart, onError) => new Live(ask, place, onPart, onError) };
+  const context = { ask, store, session, described, newLive: (place, onPart, onError) => new Live(ask, place, onPart, onError.append ? (sentence) => (onError.textContent = sentence) : onError) };
   build(root, context, note);
   const theme = () => {
     const chosen = store.get("theme");
@@ -54,18 +56,24 @@ export async function mount(root, ask, { address = false, note = null } = {}) {
   });
   onSchemeChange(() => store.set({ repaint: {} }));
   if (address) {
-    store.on(KEPT, () => history.replaceState(null, "", `${location.pathname}#state=${toAddress(store.values)}`));
-    addEventListener("hashchange", () => {
-      const state = new URLSearchParams(location.hash.slice(1)).get("state");
-      if (state) store.set(fromAddress(state));
+    let [next, wait] = [0, null];
+    const write = () => {
+      next = performance.now() + SELDOM;
+      history.replaceState(null, "", location.pathname + toAddress(store.values));
+    };
+    store.on(KEPT, () => {
+      clearTimeout(wait);
+      if (session.dragging || performance.now() < next) wait = setTimeout(write, SELDOM);
+      else write();
     });
+    addEventListener("hashchange", () => store.set(fromAddress(location.hash)));
   }
   session.read(new Set());
   return context;
 }
 
 function startValues(described, address) {
-  const kept = address ? fromAddress(new URLSearchParams(location.hash.slice(1)).get("state") ?? "") : {};
+  const kept = address ? fromAddress(location.hash) : {};
   const cross = described.attention.findIndex((each) => each.kind === "cross");
   const values = {
     input: described.start,
@@ -94,15 +102,15 @@ function build(root, context, note) {
     root.toggleAttribute("data-stale", Boolean(store.get("error")));
     root.toggleAttribute("data-busy", Boolean(store.get("busy")));
   });
+  const input = h("div.column-input", inputPane(context));
   const panes = h(
-    "main",
-    { class: "panes" },
-    h("div", { class: "column-input" }, inputPane(context)),
+    "main.panes",
+    input,
     described.attention.length ? headsPane(context) : null,
-    described.attention.length ? h("div", { class: "column-map" }, mapPane(context)) : null,
+    described.attention.length ? h("div.column-map", mapPane(context)) : null,
     tabs(context),
   );
-  put(root, topBar(context, note), panes);
+  put(root, topBar(context, note), answerBar(context, input), panes);
 }
 
 function topBar({ described, store }, note) {
@@ -111,16 +119,15 @@ function topBar({ described, store }, note) {
     described.attention.length ? `${described.attention.length} attention layers` : "no attention",
     described.attention.length ? `${described.attention.reduce((n, a) => n + a.n_heads, 0)} heads` : null,
   ].filter(Boolean);
-  const theme = h("button", { class: "tool", onclick: () => store.set({ theme: isDark() ? "light" : "dark" }) }, "light / dark");
+  const theme = h("button.tool", { onclick: () => store.set({ theme: isDark() ? "light" : "dark" }) }, "light / dark");
   const models =
     described.n_models > 1 && described.alike
-      ? h("label", {}, "Model ", h("select", { onchange: (e) => store.set({ model: Number(e.target.value) }) }, h("option", { value: "0" }, described.name), h("option", { value: "1" }, described.against)))
+      ? h("label", "Model ", h("select", { onchange: (e) => store.set({ model: Number(e.target.value) }) }, h("option", { value: "0" }, described.name), h("option", { value: "1" }, described.against)))
       : null;
   return h(
-    "header",
-    { class: "top" },
-    h("div", { class: "top-line" }, h("h1", {}, described.name), h("span", { class: "facts" }, facts.join(" · ")), models, theme),
-    h("p", { class: "lead" }, words.lead(described.input), described.name.endsWith("random weights") ? ` ${words.random}` : "", note ? ` ${note}` : ""),
+    "header.top",
+    h("div.top-line", h("h1", described.name), h("span.facts", facts.join(" · ")), models, theme),
+    h("p.lead", words.lead(described.input), described.name.endsWith("random weights") ? ` ${words.random}` : "", note ? ` ${note}` : ""),
   );
 }
 
@@ -130,7 +137,7 @@ function tabs(context) {
   const shown = TABS.filter(([name, question]) => described.can.includes(question) && !(name === "next" && (few || described.output === "hidden state")));
   const ids = Object.fromEntries(shown.map(([name]) => [name, [newId("tab"), newId("panel")]]));
   const panels = new Map();
-  const body = h("div", {});
+  const body = h("div");
   const buttons = shown.map(([name]) =>
     h(
       "button",
@@ -157,7 +164,8 @@ function tabs(context) {
       buttons[i].setAttribute("aria-selected", on);
       buttons[i].tabIndex = on ? 0 : -1;
       if (on && !panels.has(name)) {
-        const pane = make({ ...context, isShown: () => store.get("tab") === name || (!panels.has(store.get("tab")) && name === chosen) });
+        const isShown = () => store.get("tab") === name || (!panels.has(store.get("tab")) && name === chosen);
+        const pane = make({ ...context, isShown, whenShown: (ask) => onceForEach(store, isShown, ask) });
         panels.set(name, h("div", { role: "tabpanel", id: ids[name][1], "aria-labelledby": ids[name][0] }, pane));
         body.append(panels.get(name));
       }
@@ -166,5 +174,18 @@ function tabs(context) {
   };
   show();
   store.on(["tab"], show);
-  return h("section", { class: "pane tabs" }, h("div", { role: "tablist", "aria-label": "Panes" }, buttons), body);
+  return h("section.pane.tabs", h("div", { role: "tablist", "aria-label": "Panes" }, buttons), body);
+}
+
+// Ask for each forward pass, but not before the pane can be seen.
+function onceForEach(store, isShown, ask) {
+  let asked = null;
+  const look = () => {
+    const { reading } = store.values;
+    if (!reading || !isShown() || asked === reading) return;
+    asked = reading;
+    ask();
+  };
+  store.on(["reading", "tab"], look);
+  look();
 }

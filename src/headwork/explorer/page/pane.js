@@ -7,8 +7,8 @@ export function pane(name, title, about, describe, ...children) {
   return h(
     "section",
     { class: `pane pane-${name}`, "aria-labelledby": id },
-    h("div", { class: "pane-top" }, h("h2", { id }, title), describe ? pictureTools(describe) : null),
-    h("p", { class: "about" }, about),
+    h("div.pane-top", h("h2", { id }, title), describe ? pictureTools(describe) : null),
+    h("p.about", about),
     ...children,
   );
 }

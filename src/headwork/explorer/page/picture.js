@@ -6,14 +6,13 @@ const MOST_ROWS = 200;
 
 // describe() -> {name, title, rowNames, columnNames, values, shape, low, high, signed, kind: "map" | "bars" | "lines"}
 export function pictureTools(describe) {
-  const button = (text, label, action) => h("button", { class: "tool", "aria-label": label, onclick: action }, text);
+  const button = (text, label, action) => h("button.tool", { "aria-label": label, onclick: action }, text);
   const open = () => {
     const found = describe();
     if (found) showNumbers(found);
   };
   return h(
-    "span",
-    { class: "tools" },
+    "span.tools",
     button("as numbers", "show as numbers", open),
     button("SVG", "save as SVG", () => saveSvg(describe())),
     button("PNG", "save as PNG", () => savePng(describe())),
@@ -21,10 +20,10 @@ export function pictureTools(describe) {
 }
 
 function showNumbers(found) {
-  const dialog = h("dialog", { class: "numbers", "aria-label": `${found.title} as numbers`, onclose: () => dialog.remove() });
+  const dialog = h("dialog.numbers", { "aria-label": `${found.title} as numbers`, onclose: () => dialog.remove() });
   const close = h("button", { onclick: () => dialog.close() }, "Close");
   const copy = h("button", { onclick: () => navigator.clipboard?.writeText(toCsv(found)) }, "Copy as CSV");
-  dialog.append(h("header", {}, h("h2", {}, found.title), copy, close), h("div", { class: "scroll", tabIndex: 0 }, numbersTable(found)));
+  dialog.append(h("header", h("h2", found.title), copy, close), h("div.scroll", { tabIndex: 0 }, numbersTable(found)));
   (document.querySelector(".headwork") ?? document.body).append(dialog);
   dialog.showModal();
 }
@@ -33,12 +32,12 @@ export function numbersTable({ rowNames, columnNames, values, shape, title }) {
   const [rows, columns] = shape;
   const name = (names, i) => names?.[i] ?? String(i); // as tensors are counted
   const [shown, wide] = [rows, columns].map((n) => Math.min(n, MOST_ROWS));
-  const head = h("tr", {}, h("td", {}, ""), times(wide, (j) => h("th", { scope: "col" }, name(columnNames, j))));
+  const head = h("tr", h("td", ""), times(wide, (j) => h("th", { scope: "col" }, name(columnNames, j))));
   const body = times(shown, (i) =>
-    h("tr", {}, h("th", { scope: "row" }, name(rowNames, i)), times(wide, (j) => h("td", {}, format(values[i * columns + j])))),
+    h("tr", h("th", { scope: "row" }, name(rowNames, i)), times(wide, (j) => h("td", format(values[i * columns + j])))),
   );
   const cut = rows > shown || columns > wide ? `; the first ${MOST_ROWS} rows and columns, all are in the CSV` : "";
-  return h("table", {}, h("caption", {}, `${title}: ${rows} x ${columns}${cut}`), h("thead", {}, head), h("tbody", {}, body));
+  return h("table", h("caption", `${title}: ${rows} x ${columns}${cut}`), h("thead", head), h("tbody", body));
 }
 
 // Enough digits to find the same float32 again.
@@ -48,7 +47,7 @@ function toCsv({ rowNames, columnNames, values, shape }) {
   const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
   const lines = [["", ...times(shape[1], (j) => quoted(columnNames?.[j] ?? j))].join(",")];
   for (let i = 0; i < shape[0]; i++) {
-    const row = Array.from(values.subarray ? values.subarray(i * shape[1], (i + 1) * shape[1]) : values.slice(i * shape[1], (i + 1) * shape[1]), format);
+    const row = Array.from(values.subarray(i * shape[1], (i + 1) * shape[1]), format);
     lines.push([quoted(rowNames?.[i] ?? i), ...row].join(","));
   }
   return lines.join("\n");
@@ -62,20 +61,18 @@ function save(blob, name) {
 
 const fileName = (title) => title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-").replaceAll(/^-|-$/g, "") || "picture";
 
+const asBlob = (svg) => new Blob([svg], { type: "image/svg+xml" });
+
 function saveSvg(found) {
-  if (found) save(new Blob([toSvg(found)], { type: "image/svg+xml" }), `${fileName(found.title)}.svg`);
+  if (found) save(asBlob(toSvg(found)), `${fileName(found.title)}.svg`);
 }
 
 async function savePng(found) {
   if (!found) return;
-  const text = toSvg(found);
-  const [, width, height] = text.match(/width="([\d.]+)" height="([\d.]+)"/).map(Number);
-  const image = new Image();
-  await new Promise((resolve, reject) => {
-    Object.assign(image, { onload: resolve, onerror: reject });
-    image.src = `data:image/svg+xml;base64,${btoa(String.fromCharCode(...new TextEncoder().encode(text)))}`;
-  });
-  const canvas = h("canvas", { width: 2 * width, height: 2 * height });
-  canvas.getContext("2d").drawImage(image, 0, 0, 2 * width, 2 * height);
+  const image = h("img", { src: URL.createObjectURL(asBlob(toSvg(found))) });
+  await image.decode();
+  URL.revokeObjectURL(image.src);
+  const canvas = h("canvas", { width: 2 * image.width, height: 2 * image.height });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   canvas.toBlob((blob) => save(blob, `${fileName(found.title)}.png`));
 }

@@ -14,11 +14,15 @@ function key(value) {
 
 export function recordedAsk(data) {
   const answers = new Map(data.map(([question, text]) => [key(question), text]));
-  return async function* ask(question) {
+  function* answered(question) {
     const text = answers.get(key(question));
     if (text === undefined) throw new Refused(words.notRecorded);
     const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
     for (const part of new Frames().push(bytes)) if (!isLast(part)) yield part;
+  }
+  return async function* ask({ map, ...question }) {
+    yield* answered(question);
+    if (map) yield* answered({ question: "Map", about: question.about, attention: map[0], head: map[1] });
   };
 }
 

@@ -35,26 +35,17 @@ export class Store {
 
 // What of it the address keeps, so that a link restores it.
 export const KEPT = ["input", "off", "moved", "checkpoint", "model", "focus", "query", "tab", "other", "axis", "sampling", "theme"];
-const MOST_PIXELS = 3072;
+const LONGEST = 40000; // letters of a value that an address has room for
 
 export function toAddress(values) {
-  const kept = {};
-  for (const name of KEPT) {
-    const value = values[name];
-    if (value === null || value === undefined || (Array.isArray(value) && !value.length)) continue;
-    if (value.pixels) {
-      if (value.pixels.length > MOST_PIXELS) continue; // too long for an address
-      kept[name] = { ...value, pixels: value.pixels.map((v) => Math.round(v * 1e4) / 1e4) };
-    } else kept[name] = value;
-  }
-  const bytes = new TextEncoder().encode(JSON.stringify(kept));
-  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  const kept = KEPT.map((name) => [name, values[name]]).filter(([, value]) => (value ?? "").length !== 0 && JSON.stringify(value, shorter).length <= LONGEST);
+  return `#${new URLSearchParams({ state: JSON.stringify(Object.fromEntries(kept), shorter) })}`;
 }
+const shorter = (_, value) => (typeof value === "number" ? Number(value.toPrecision(6)) : value);
 
-export function fromAddress(text) {
+export function fromAddress(hash) {
   try {
-    const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
-    const found = JSON.parse(new TextDecoder().decode(bytes));
+    const found = JSON.parse(new URLSearchParams(hash.slice(1)).get("state"));
     return Object.fromEntries(KEPT.filter((name) => name in found).map((name) => [name, found[name]]));
   } catch {
     return {};

@@ -1,11 +1,12 @@
 // Pictures as SVG text, for a paper: maps, bars and lines, in the colours of paper.
-import { chooseTheme, differenceColour, isDark, weightColour } from "./colours.js";
+import { chooseTheme, differenceColour, hue, isDark, weightColour } from "./colours.js";
 import { cellsAsImage, cut } from "./heatmap.js";
-import { times } from "./dom.js";
+import { h, times } from "./dom.js";
 
-const FONT = 'font-family="system-ui, sans-serif" font-size="11"';
 const MOST_CELLS = 20000;
 const safe = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
+const label = (x, y, text, more = "") => `<text x="${x}" y="${y}" font-family="system-ui, sans-serif" font-size="11" ${more}>${safe(text)}</text>`;
+const heading = (title) => label(10, 16, title, 'font-weight="600"');
 
 export function toSvg(found) {
   const was = isDark();
@@ -26,7 +27,7 @@ function mapSvg({ title, values, shape, rowNames, columnNames, low = 0, high, si
   const named = cell >= 8;
   const left = named && rowNames ? 100 : 10;
   const top = named && columnNames ? 96 : 26;
-  let inside = `<text x="10" y="16" ${FONT} font-weight="600">${safe(title)}</text>`;
+  let inside = heading(title);
   if (rows * columns <= MOST_CELLS) {
     for (let i = 0; i < rows * columns; i++) {
       const share = signed ? values[i] / (high || 1) : (values[i] - low) / (high - low || 1);
@@ -39,29 +40,28 @@ function mapSvg({ title, values, shape, rowNames, columnNames, low = 0, high, si
   }
   inside += `<rect x="${left}" y="${top}" width="${columns * cell}" height="${rows * cell}" fill="none" stroke="#999"/>`;
   const step = Math.ceil(13 / cell); // where there is no room for all names
-  if (named && rowNames) rowNames.forEach((name, i) => i % step || (inside += `<text x="${left - 5}" y="${top + (i + 0.5) * cell + 4}" text-anchor="end" ${FONT}>${safe(cut(name))}</text>`));
+  if (named && rowNames) rowNames.forEach((name, i) => i % step || (inside += label(left - 5, top + (i + 0.5) * cell + 4, cut(name), 'text-anchor="end"')));
   if (named && columnNames)
-    columnNames.forEach((name, i) => i % step || (inside += `<text transform="translate(${left + (i + 0.5) * cell + 3} ${top - 5}) rotate(-45)" ${FONT}>${safe(cut(name))}</text>`));
+    columnNames.forEach((name, i) => i % step || (inside += label(0, 0, cut(name), `transform="translate(${left + (i + 0.5) * cell + 3} ${top - 5}) rotate(-45)"`)));
   const height = top + rows * cell + 30;
-  inside += `<text x="${left}" y="${height - 10}" ${FONT}>${signed ? `-${(high || 0).toPrecision(3)} .. ${(high || 0).toPrecision(3)}` : `white ${Number(low).toPrecision(3)}, strongest ${Number(high).toPrecision(3)}`}</text>`;
+  inside += label(left, height - 10, signed ? `-${(high || 0).toPrecision(3)} .. ${(high || 0).toPrecision(3)}` : `white ${Number(low).toPrecision(3)}, strongest ${Number(high).toPrecision(3)}`);
   return wrap(left + columns * cell + 80, height, title, inside);
 }
 
 function barsSvg({ title, values, shape, rowNames }) {
   const most = Math.max(...values, 1e-12);
-  let inside = `<text x="10" y="16" ${FONT} font-weight="600">${safe(title)}</text>`;
+  let inside = heading(title);
   for (let i = 0; i < shape[0]; i++) {
     const y = 30 + i * 20;
     const value = values[i * shape[1]];
-    inside += `<text x="115" y="${y + 11}" text-anchor="end" ${FONT}>${safe(cut(rowNames[i]))}</text><rect x="120" y="${y}" width="${(360 * value) / most}" height="14" fill="#2c5fc9"/><text x="${126 + (360 * value) / most}" y="${y + 11}" ${FONT}>${Number(value).toPrecision(3)}</text>`;
+    const long = (360 * value) / most;
+    inside += `${label(115, y + 11, cut(rowNames[i]), 'text-anchor="end"')}<rect x="120" y="${y}" width="${long}" height="14" fill="#2c5fc9"/>${label(126 + long, y + 11, Number(value).toPrecision(3))}`;
   }
   return wrap(560, 40 + shape[0] * 20, title, inside);
 }
 
-const LINES = ["#2c5fc9", "#b85c00", "#2e7d4f", "#8a3ea8", "#555"];
-
 // values by column: the first is x, each other a line.
-export function linesSvg({ title, values, shape, columnNames, xName, yName, ink = "#222" }) {
+function linesSvg({ title, values, shape, columnNames, xName, yName, ink = "#222" }) {
   const [rows, columns] = shape;
   const at = (i, j) => values[i * columns + j];
   const xs = times(rows, (i) => at(i, 0));
@@ -71,19 +71,26 @@ export function linesSvg({ title, values, shape, columnNames, xName, yName, ink 
   const [width, height, left, bottom] = [560, 260, 56, 36];
   const px = (x) => left + ((x - x0) / (x1 - x0 || 1)) * (width - left - 16);
   const py = (y) => height - bottom - (y / y1) * (height - bottom - 30);
-  const font = `${FONT} fill="${ink}"`;
+  const text = (x, y, value, anchor = "start") => label(x, y, value, `fill="${ink}" text-anchor="${anchor}"`);
   let inside = "";
   for (let k = 0; k <= 4; k++) {
     const y = (k / 4) * y1;
-    inside += `<line x1="${left}" x2="${width - 16}" y1="${py(y)}" y2="${py(y)}" stroke="${ink}" stroke-opacity=".15"/><text x="${left - 6}" y="${py(y) + 4}" text-anchor="end" ${font}>${Number(y.toPrecision(3))}</text>`;
+    inside += `<line x1="${left}" x2="${width - 16}" y1="${py(y)}" y2="${py(y)}" stroke="${ink}" stroke-opacity=".15"/>${text(left - 6, py(y) + 4, Number(y.toPrecision(3)), "end")}`;
   }
-  inside += `<text x="${left}" y="${height - 8}" ${font}>${Number(x0.toPrecision(4))}</text><text x="${width - 16}" y="${height - 8}" text-anchor="end" ${font}>${Number(x1.toPrecision(4))}</text><text x="${(left + width) / 2}" y="${height - 8}" text-anchor="middle" ${font}>${safe(xName ?? columnNames[0])}</text><text x="10" y="16" ${font}>${safe(yName ?? "")}</text>`;
+  inside += text(left, height - 8, Number(x0.toPrecision(4))) + text(width - 16, height - 8, Number(x1.toPrecision(4)), "end") + text((left + width) / 2, height - 8, xName ?? columnNames[0], "middle") + text(10, 16, yName ?? "");
   for (let j = 1; j < columns; j++) {
     const points = xs.map((x, i) => [x, at(i, j)]).filter(([, y]) => Number.isFinite(y));
-    const colour = LINES[(j - 1) % LINES.length];
+    const colour = hue(j);
     inside += `<polyline fill="none" stroke="${colour}" stroke-width="2" points="${points.map(([x, y]) => `${px(x).toFixed(1)},${py(y).toFixed(1)}`).join(" ")}"/>`;
     if (points.length < 60) inside += points.map(([x, y]) => `<circle cx="${px(x).toFixed(1)}" cy="${py(y).toFixed(1)}" r="2.5" fill="${colour}"/>`).join("");
-    inside += `<rect x="${left + 8 + (j - 1) * 140}" y="20" width="10" height="10" fill="${colour}"/><text x="${left + 22 + (j - 1) * 140}" y="29" ${font}>${safe(columnNames[j])}</text>`;
+    inside += `<rect x="${left + 8 + (j - 1) * 140}" y="20" width="10" height="10" fill="${colour}"/>${text(left + 22 + (j - 1) * 140, 29, columnNames[j])}`;
   }
   return wrap(width, height, title, inside, ink === "#222" ? "#fff" : "none"); // on the page, its own ground
+}
+
+// Lines as a picture in the page, in its colours.
+export function chart(data) {
+  const box = h("figure.chart", { role: "img", "aria-label": data.title });
+  box.innerHTML = linesSvg({ ...data, ink: isDark() ? "#e9ebf1" : "#1b1d23" });
+  return box;
 }

@@ -147,6 +147,6 @@ QUESTIONS = (
         "of a K x K square, with alpha growing: that is what heads do that have a convolution to learn.",
         "`headwork train digits-gaussian` (TensorBoard: heads/layers.L/head H/row, column, width); docs/convolution.md",
         "trained on digits, 15 heads in 3 layers; `headwork train cifar10-gaussian` is the sheet's own, 9 in 6 on "
-        "CIFAR-10, for whoever has the data and four hours of a core",
+        "CIFAR-10, for which docs/results.md has the numbers",
     ),
 )

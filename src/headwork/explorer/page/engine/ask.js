@@ -38,7 +38,10 @@ export function livingAsk(data) {
 async function* answersTo(question, subject, recorded, pause) {
   const name = question.question;
   if (name === "Describe") yield { header: subject.about, arrays: {} };
-  else if (name in computed) yield computed[name](subject, question);
+  else if (name in computed) {
+    yield computed[name](subject, question);
+    if (question.map) yield answerMap(subject, { about: question.about, attention: question.map[0], head: question.map[1] });
+  }
   else if (name in streamed) yield* streamed[name](subject, question, pause);
   else if (name === "Cost") yield costAsRecorded(subject, question, recorded.Cost[0]);
   else if (name in recorded) for (const part of recorded[name]) yield fromText(part);

@@ -79,17 +79,22 @@ export function answerRead(subject, { about, position: wanted = null }) {
   const scores = scoresAt(reading, position);
   const arrays = { logits: { shape: [scores.length], data: scores } };
   if (encoded.pixels) arrays.pixels = encoded.pixels;
-  const shares = [];
+  const [shares, most] = [[], []];
+  const row = encoded.sequences.length > 1 || subject.about.output === "hidden state" ? null : (position ?? (subject.about.pools_first ? 0 : null));
   subject.about.attention.forEach((attention, number) => {
     const weights = weightsOf(subject, reading, number);
-    [arrays[`thumbnails.${number}`], arrays[`peaks.${number}`]] = thumbnailsOf(weights);
+    const peaks = (arrays[`peaks.${number}`] = peaksOf(weights));
     if (encoded.pixels) arrays[`looks.${number}`] = looksOf(subject, weights);
-    else shares.push(sharesOf(weights, attention));
+    else {
+      arrays[`thumbnails.${number}`] = thumbnailsOf(weights, peaks);
+      shares.push(sharesOf(weights, attention));
+      if (row !== null) most.push(mostOf(weights, row));
+    }
   });
   const { sequences, nUnknown } = encoded;
   const answer = { kind: subject.about.output, position, top: bestAnswers(subject, scores) };
   const header = { sequences, n_unknown: nUnknown, seconds: reading.seconds, answer, finite: scores.every(Number.isFinite) };
-  if (shares.length) header.shares = shares;
+  if (shares.length) Object.assign(header, { shares, row, most });
   if (sequences.length > 1) {
     header.translation = subject.decode(sequences[1].ids.slice(1));
     header.continuation = reading.continuation && subject.decode(reading.continuation);
@@ -130,15 +135,28 @@ export function answerTensor(subject, { about, name }) {
   return { header: { name, axes: subject.about.axes?.[name] ?? [], shape, mean, deviation, low, high }, arrays: { values: shown } };
 }
 
-// The largest weight of each block as a byte, a share of the head's largest; and that.
-function thumbnailsOf(weights) {
+// The largest weight of each head.
+function peaksOf({ shape: [nHeads], data }) {
+  const n = data.length / nHeads;
+  const peaks = tensor([nHeads]);
+  data.forEach((weight, i) => (peaks.data[Math.floor(i / n)] = Math.max(peaks.data[Math.floor(i / n)], weight)));
+  return peaks;
+}
+
+// The largest weight of each block as a byte, a share of the head's largest.
+function thumbnailsOf(weights, peaks) {
   const [nHeads, ...sizes] = weights.shape;
   const pooled = inBlocks(weights, sizes.map((n) => Math.ceil(n / thumbnailSize)));
   const n = pooled.data.length / nHeads;
-  const peaks = tensor([nHeads]);
-  pooled.data.forEach((weight, i) => (peaks.data[Math.floor(i / n)] = Math.max(peaks.data[Math.floor(i / n)], weight)));
   const share = (weight, i) => Math.round((255 * weight) / Math.max(peaks.data[Math.floor(i / n)], 1e-30));
-  return [{ shape: pooled.shape, data: Uint8Array.from(pooled.data, share) }, peaks];
+  return { shape: pooled.shape, data: Uint8Array.from(pooled.data, share) };
+}
+
+// The largest weight of one row in each head, and to which key.
+function mostOf({ shape: [nHeads, nQuery, nKey], data }, row) {
+  const rows = Array.from({ length: nHeads }, (_, h) => data.subarray((h * nQuery + row) * nKey, (h * nQuery + row + 1) * nKey));
+  const weight = rows.map((each) => each.reduce((a, b) => Math.max(a, b)));
+  return { key: rows.map((each, h) => each.indexOf(weight[h])), weight };
 }
 
 // The largest weight of each block of so many rows and columns.

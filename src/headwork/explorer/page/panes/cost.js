@@ -1,29 +1,21 @@
 // The trace: every tensor with its shape, and where the FLOPs and bytes go.
 import { bars } from "../bars.js";
-import { h, put, short } from "../dom.js";
+import { h, put, scrolling, short } from "../dom.js";
 import { Heatmap } from "../heatmap.js";
 import { pane } from "../pane.js";
 import { words } from "../words.js";
 
 export function costPane(context) {
-  const { store, session, newLive, isShown } = context;
-  const summary = h("div", {});
-  const points = h("tbody", {});
-  const tensorName = h("p", { class: "note" });
+  const { store, session, newLive, whenShown } = context;
+  const summary = h("div");
+  const points = h("tbody");
+  const tensorName = h("p.note");
   const map = new Heatmap({ label: "the numbers of the chosen tensor", largest: 18, most: 420 });
   let found = null;
   let tensor = null;
-  let asked = null;
-  const live = newLive("cost", ({ header }) => show((found = header)), (sentence) => put(summary, h("p", { class: "error" }, sentence)));
-  const look = newLive("tensor", (part) => showTensor((tensor = part)), (sentence) => (tensorName.textContent = sentence));
-  const ask = () => {
-    const { reading } = store.values;
-    if (!reading || !isShown() || asked === reading) return;
-    asked = reading;
-    live.question({ question: "Cost", about: session.asked });
-    if (tensor) look.question({ question: "Tensor", about: session.asked, name: tensor.header.name });
-  };
-  store.on(["reading", "tab"], ask);
+  const live = newLive("cost", ({ header }) => show((found = header)), summary);
+  const look = newLive("tensor", (part) => showTensor((tensor = part)), tensorName);
+  const askTensor = (name) => look.question({ question: "Tensor", about: session.asked, name });
   store.on(["repaint"], () => tensor && showTensor(tensor));
   const bytes = (n) => (n >= 2 ** 20 ? `${(n / 2 ** 20).toFixed(1)} MiB` : `${(n / 1024).toFixed(1)} KiB`);
 
@@ -31,9 +23,9 @@ export function costPane(context) {
     const kinds = Object.entries(header.by_operation);
     put(
       summary,
-      h("p", {}, h("strong", {}, `${short(header.flops)}FLOPs`), ` for one forward pass; ${short(header.n_parameters)} parameters (${bytes(header.parameter_bytes)}); training would keep ${bytes(header.activation_bytes)}.`),
+      h("p", h("strong", `${short(header.flops)}FLOPs`), ` to read this input once; ${short(header.n_parameters)} parameters, the numbers that were learned (${bytes(header.parameter_bytes)}); training would keep ${bytes(header.activation_bytes)} of what is computed.`),
       bars(kinds.map(([name, flops]) => ({ name, value: flops / header.flops, note: short(flops) }))),
-      h("p", { class: "note" }, header.verdict),
+      h("p.note", header.verdict),
     );
     const flops = new Map();
     for (const row of header.rows) flops.set(row.name, (flops.get(row.name) ?? 0) + row.flops);
@@ -43,11 +35,9 @@ export function costPane(context) {
       header.points.map((row) =>
         h(
           "tr",
-          {},
-          h("th", { scope: "row" }, h("button", { class: "link", "data-point": row.name, onclick: () => look.question({ question: "Tensor", about: session.asked, name: row.name }) }, row.name)),
-          h("td", {}, row.shape.join(" x ")),
-          h("td", { class: "axes" }, row.axes.join(" ")),
-          h("td", {}, flops.has(row.name) ? short(flops.get(row.name)) : ""),
+          h("th", { scope: "row" }, h("button.link", { "data-point": row.name, onclick: () => askTensor(row.name) }, row.name)),
+          h("td", row.shape.join(" x "), h("small", row.axes.join(" "))),
+          h("td", flops.has(row.name) ? short(flops.get(row.name)) : ""),
         ),
       ),
     );
@@ -67,12 +57,18 @@ export function costPane(context) {
     tensorName.textContent = `${header.name}, ${header.shape.join(" x ")}: mean ${number(header.mean)}, deviation ${number(header.deviation)}, from ${number(header.low)} to ${number(header.high)}.${cut ? ` Shown: ${arrays.values.shape.join(" x ")}, the first of all other axes.` : ""} Blue is more than 0, orange less.`;
     map.draw(picture());
   }
-  ask();
+  const columns = ["name", "shape and axes", "FLOPs"].map((name) => h("th", { scope: "col" }, name));
+  const table = scrolling("tensors", h("table.plain", h("thead", h("tr", columns)), points));
+  table.classList.add("tall");
+  whenShown(() => {
+    live.question({ question: "Cost", about: session.asked });
+    if (tensor) askTensor(tensor.header.name);
+  });
   return pane(
     "cost",
     words.cost,
     words.costAbout,
     picture,
-    h("div", { class: "two" }, h("div", {}, summary, h("div", { class: "scroll tall", tabIndex: 0, role: "group", "aria-label": "tensors" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ["name", "shape", "axes", "FLOPs"].map((name) => h("th", { scope: "col" }, name)))), points))), h("div", {}, tensorName, map.element)),
+    h("div.two", h("div", summary, table), h("div", tensorName, map.element)),
   );
 }

@@ -10,7 +10,7 @@ export function drawing(context) {
   const { size, channels, grid } = described.image;
   const [rows, columns] = size;
   const side = 256;
-  const canvas = h("canvas", { class: "draw", width: side, height: Math.round((side * rows) / columns), tabIndex: 0, role: "img" });
+  const canvas = h("canvas.draw", { width: side, height: Math.round((side * rows) / columns), tabIndex: 0, role: "img" });
   canvas.setAttribute("aria-label", `the image, ${rows} x ${columns} pixels: arrow keys move the pen, space draws, Delete clears`);
   let pixels = new Float32Array(channels * rows * columns);
   let fine = null; // the strokes
@@ -126,18 +126,16 @@ export function drawing(context) {
   };
   const file = h("input", { type: "file", accept: "image/*", class: "offscreen", tabIndex: -1, "aria-hidden": "true", onchange: () => file.files[0] && open(file.files[0]) });
   const area = h(
-    "div",
-    { class: "drawing" },
+    "div.drawing",
     canvas,
     h(
-      "div",
-      { class: "row" },
+      "div.row",
       h("button", { onclick: clear }, "Clear"),
       h("button", { onclick: () => replace((v) => 1 - v) }, "Invert"),
       h("button", { onclick: () => file.click() }, "Open a picture"),
       file,
     ),
-    h("p", { class: "note" }, words.patches(size, grid)),
+    h("p.note", words.patches(size, grid)),
   );
   on(area, "dragover", (event) => event.preventDefault());
   on(area, "drop", (event) => {
@@ -147,12 +145,12 @@ export function drawing(context) {
   store.on(["reading"], () => {
     const found = store.get("reading").arrays.pixels;
     if (!found || last) return;
-    if (found.data.some((v, i) => Math.abs(v - pixels[i]) > 1e-6)) {
-      pixels = Float32Array.from(found.data);
-      fine = null;
-    }
+    if (found.data.every((v, i) => Math.abs(v - pixels[i]) <= 1e-6)) return;
+    pixels = Float32Array.from(found.data);
+    fine = null;
     paint();
   });
+  paint();
   store.on(["hover", "repaint"], paint);
   return area;
 }

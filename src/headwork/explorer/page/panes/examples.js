@@ -3,10 +3,10 @@ import { h, percent, put } from "../dom.js";
 import { pixelsAsImage } from "../image.js";
 
 export function examples({ described, store, newLive }) {
-  const list = h("div", { class: "examples" });
-  const note = h("p", { class: "note" });
-  const live = newLive("examples", (part) => show(part), (sentence) => (note.textContent = sentence));
-  const box = h("details", { class: "fold", ontoggle: () => box.open && !list.children.length && live.question({ question: "Examples", n: 24 }) }, h("summary", {}, "Test examples, the worst mistakes first"), note, list);
+  const list = h("div.examples");
+  const note = h("p.note");
+  const live = newLive("examples", (part) => show(part), note);
+  const box = h("details.fold", { ontoggle: () => box.open && !list.children.length && live.question({ question: "Examples", n: 24 }) }, h("summary", "Test examples, the worst mistakes first"), note, list);
 
   function show({ header, arrays }) {
     const wrong = header.rows.filter((row) => !row.right).length;
@@ -22,8 +22,7 @@ export function examples({ described, store, newLive }) {
           return { pixels: Array.from(arrays.pixels.data.subarray(i * n, (i + 1) * n)) };
         };
         const image = size && pixelsAsImage(input().pixels, size.slice(1), size[0]);
-        if (image) image.setAttribute("aria-hidden", "true");
-        return h("button", { class: row.right ? "example" : "example wrong", onclick: () => store.set({ input: input(), query: null }) }, image, size ? null : h("span", { class: "example-text" }, row.text), h("small", {}, says));
+        return h("button", { class: row.right ? "example" : "example wrong", onclick: () => store.set({ input: input(), query: null }) }, image, size ? null : h("span.example-text", row.text), h("small", says));
       }),
     );
   }

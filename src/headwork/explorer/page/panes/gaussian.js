@@ -6,6 +6,7 @@ import { pane } from "../pane.js";
 import { words } from "../words.js";
 
 const UNIT = 40; // pixels for a patch
+const SELDOM = 150; // milliseconds between two convolutions
 const radiusOf = (alpha) => Math.sqrt(Math.LN2 / alpha);
 const alphaOf = (radius) => Math.LN2 / radius ** 2;
 
@@ -13,12 +14,12 @@ export function gaussianPane(context) {
   const { described, store, session, newLive } = context;
   let layer = 0;
   let chosen = 0;
-  const board = s("svg", { class: "board", role: "group", "aria-label": "where the heads look, seen from the patch in the middle" });
-  const says = h("p", { class: "says", "aria-live": "polite" });
-  const bound = h("div", {});
-  const saved = h("p", { class: "note", "aria-live": "polite" });
-  const nearest = newLive("convolution", (part) => showBound(part), (sentence) => put(bound, h("p", { class: "note" }, sentence)));
-  const save = newLive("save", ({ header }) => (saved.textContent = `Saved as ${header.folder}.`), (sentence) => (saved.textContent = sentence));
+  const board = s("svg.board", { role: "group", "aria-label": "where the heads look, seen from the patch in the middle" });
+  const says = h("p.says", { "aria-live": "polite" });
+  const bound = h("div");
+  const saved = h("p.note", { "aria-live": "polite" });
+  const nearest = newLive("convolution", (part) => showBound(part), bound);
+  const save = newLive("save", ({ header }) => (saved.textContent = `Saved as ${header.folder}.`), saved);
   const kernel = h("select", { onchange: () => askBound() }, [1, 3, 5].filter((k) => k <= Math.min(...described.gaussian[0].grid)).map((k) => h("option", { value: k, selected: k === 3 }, `${k} x ${k}`)));
 
   const here = () => described.gaussian[layer];
@@ -31,7 +32,7 @@ export function gaussianPane(context) {
     const kept = store.get("moved").filter((m) => m.attention !== attention || m.head !== i);
     const clamped = centre.map((c, axis) => Math.max(-here().grid[axis], Math.min(here().grid[axis], Math.round(c * 1e4) / 1e4)));
     chosen = i;
-    store.set({ moved: [...kept, { attention, head: i, centre: clamped, alpha: Math.max(1e-3, Math.min(400, alpha)) }], focus: [attention, i] });
+    store.set({ moved: [...kept, { attention, head: i, centre: clamped, alpha: Math.max(1e-3, Math.min(400, alpha)) }] });
   }
 
   const discs = [];
@@ -47,18 +48,18 @@ export function gaussianPane(context) {
     discs.length = 0;
     centre.forEach((_, i) => {
       const colour = hue(i);
-      const circle = s("circle", { class: "disc", fill: colour, tabindex: 0, role: "slider", "aria-orientation": "vertical", "aria-valuemin": -grid[0], "aria-valuemax": grid[0] });
-      const [rim, line] = [s("circle", { class: "rim" }), s("circle", { class: "rim-line", stroke: colour })];
-      const label = s("text", { class: "disc-name" }, String(i));
+      const circle = s("circle.disc", { fill: colour, stroke: colour, tabindex: 0, role: "slider", "aria-orientation": "vertical", "aria-valuemin": -grid[0], "aria-valuemax": grid[0] });
+      const rim = s("circle.rim");
+      const label = s("text.disc-name", String(i));
       drag(circle, i, (start, by) => move(i, [start.centre[0] + by[0], start.centre[1] + by[1]], start.alpha));
       drag(rim, i, (start, by, at) => move(i, start.centre, alphaOf(Math.max(0.05, Math.hypot(at[0] - start.centre[0], at[1] - start.centre[1])))));
       on(circle, "keydown", (event) => key(event, i));
       on(circle, "focus", () => store.set({ focus: [here().attention, i] }));
-      discs.push({ circle, rim, line, label });
+      discs.push({ circle, rim, label });
     });
     // The widest first, so that none lies over a smaller one.
     const order = discs.map((_, i) => i).sort((a, b) => head(a).alpha - head(b).alpha);
-    board.replaceChildren(...cells, ...order.flatMap((i) => [discs[i].circle, discs[i].line, discs[i].rim]), ...discs.map(({ label }) => label));
+    board.replaceChildren(...cells, ...order.flatMap((i) => [discs[i].circle, discs[i].rim]), ...discs.map(({ label }) => label));
     place();
   }
   function key(event, i) {
@@ -72,12 +73,15 @@ export function gaussianPane(context) {
   }
   function drag(element, i, act) {
     let start = null;
+    let toBoard = null;
     const place = (event) => {
-      const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(board.getScreenCTM().inverse());
+      const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(toBoard);
       return [point.y / UNIT, point.x / UNIT];
     };
     on(element, "pointerdown", (event) => {
       element.setPointerCapture(event.pointerId);
+      toBoard = board.getScreenCTM().inverse();
+      store.set({ focus: [here().attention, i] });
       start = { at: place(event), ...head(i) };
       session.dragging = true;
       event.preventDefault();
@@ -90,18 +94,19 @@ export function gaussianPane(context) {
     const end = () => {
       start = null;
       session.dragging = false;
+      askBound();
     };
     on(element, "pointerup", end);
     on(element, "pointercancel", end);
   }
   function place() {
-    discs.forEach(({ circle, rim, line, label }, i) => {
+    discs.forEach(({ circle, rim, label }, i) => {
       const { centre, alpha, moved } = head(i);
       const [y, x, r] = [centre[0] * UNIT, centre[1] * UNIT, radiusOf(alpha) * UNIT];
-      for (const part of [circle, rim, line]) set(part, { cx: x, cy: y, r: Math.max(r, 7) });
+      for (const part of [circle, rim]) set(part, { cx: x, cy: y, r: Math.max(r, 7) });
       set(label, { x, y: y + 5 });
       set(circle, { "aria-label": `head ${i}`, "aria-valuenow": centre[0].toFixed(2), "aria-valuetext": sentence(i) });
-      line.classList.toggle("moved", moved);
+      circle.classList.toggle("moved", moved);
     });
     undo.disabled = keep.disabled = !store.get("moved").length;
     tell(chosen);
@@ -114,9 +119,11 @@ export function gaussianPane(context) {
   }
   const tell = (i) => (says.textContent = sentence(i));
 
+  // While a head is dragged the convolution follows more slowly than the answer, which is to be as quick as it can be.
   function askBound() {
     if (!described.can.includes("Convolution") || (session.dragging && nearest.busy)) return;
-    nearest.question({ question: "Convolution", about: session.about(), attention: here().attention, kernel_size: Number(kernel.value) });
+    const question = () => ({ question: "Convolution", about: session.about(), attention: here().attention, kernel_size: Number(kernel.value) });
+    nearest.question(question, { after: session.dragging ? SELDOM : 0 });
   }
   function showBound({ header, arrays }) {
     const { single_pixel, probabilities } = arrays;
@@ -124,11 +131,11 @@ export function gaussianPane(context) {
     const best = probabilities ? probabilities.data.reduce((b, p, i) => (p > probabilities.data[b] ? i : b), 0) : null;
     put(
       bound,
-      h("h3", {}, "Could a convolution do the same?"),
-      h("p", {}, `A ${size} convolution takes from the ${size} patches around each patch, with a fixed number for each. It can copy a head exactly if all of its weight lies on one of these patches. So much of each head lies on its strongest patch:`),
+      h("h3", "Could a convolution do the same?"),
+      h("p", `A ${size} convolution takes from the ${size} patches around each patch, with a fixed number for each. It copies a head exactly if all of its weight lies on one of them. So much lies on the strongest:`),
       bars(Array.from(single_pixel.data, (value, i) => ({ name: `head ${i}`, value }))),
-      probabilities ? h("p", {}, "With the nearest convolutions in the place of all heads, the model would say ", h("strong", {}, described.labels?.[best] ?? String(best)), ` (${percent(probabilities.data[best])}); with its heads it says `, h("strong", {}, store.get("reading")?.header.answer.top[0].name ?? ""), ".") : null,
-      h("p", {}, "How far can this layer be off? For inputs between -1 and 1, each number that it gives changes by ", h("strong", {}, Number(header.error_bound).toPrecision(2)), " at most (0: by nothing)."),
+      probabilities ? h("p", "With the nearest convolutions instead of all heads, the model would say ", h("strong", described.labels?.[best] ?? String(best)), ` (${percent(probabilities.data[best])}); with its heads it says `, h("strong", store.get("reading")?.header.answer.top[0].name ?? ""), ".") : null,
+      h("p", "For inputs between -1 and 1, each number that this layer gives would change by ", h("strong", Number(header.error_bound).toPrecision(2)), " at most."),
     );
   }
   const undo = h("button", { onclick: () => store.set({ moved: [] }) }, "Put all back");
@@ -159,7 +166,7 @@ export function gaussianPane(context) {
     words.gaussian,
     words.gaussianAbout,
     numbers,
-    h("div", { class: "row" }, h("label", {}, "Layer ", layers), h("label", {}, "kernel ", kernel), undo, described.can.includes("Save") ? keep : null),
-    h("div", { class: "two" }, h("div", {}, board, says, h("p", { class: "note" }, "By keyboard: Tab to a disc, arrow keys move it (with Shift a whole patch), + and - resize it.")), h("div", {}, bound, saved)),
+    h("div.row", h("label", "Layer ", layers), h("label", "kernel ", kernel), undo, described.can.includes("Save") ? keep : null),
+    h("div.two", h("div", board, says, h("p.note", "By keyboard: Tab to a disc, arrow keys move it (with Shift a whole patch), + and - resize it.")), h("div", bound, saved)),
   );
 }

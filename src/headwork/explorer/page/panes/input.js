@@ -1,10 +1,9 @@
 // What the model reads: a text in tokens, a source and a target, or an image to draw; and what it answers.
-import { bars } from "../bars.js";
 import { tint } from "../colours.js";
-import { h, percent, put } from "../dom.js";
+import { h, put } from "../dom.js";
 import { pane } from "../pane.js";
-import { saidBy } from "../said.js";
 import { words } from "../words.js";
+import { answer, answerNumbers } from "./answer.js";
 import { drawing } from "./drawing.js";
 import { examples } from "./examples.js";
 
@@ -17,17 +16,19 @@ export function inputPane(context) {
 
 function writing({ described, store }) {
   const ids = !described.has_tokenizer;
-  const parse = (text) => text.split(/[\s,]+/).filter(Boolean).map(Number).filter(Number.isInteger);
   const fields = described.input === "text pair" ? [["text", "ids", words.source], ["target", "target_ids", words.target]] : [["text", "ids", ids ? words.typeIds : words.typeHere]];
   const areas = fields.map(([text, numbers, label]) => {
     const change = (value) => {
+      const numbersIn = value.split(/[\s,]+/).filter(Boolean);
+      const wrong = ids && numbersIn.find((each) => !Number.isInteger(Number(each)));
+      if (wrong) return store.set({ error: words.notAnId(wrong) });
       const input = { ...store.get("input") };
       delete input.example;
       delete input[ids ? text : numbers];
       if (text === "target" && !value.trim()) {
         delete input.target;
         delete input.target_ids;
-      } else input[ids ? numbers : text] = ids ? parse(value) : value;
+      } else input[ids ? numbers : text] = ids ? numbersIn.map(Number) : value;
       store.set({ input, query: null });
     };
     const area = h("textarea", { rows: 2, spellcheck: false, autocomplete: "off", oninput: () => change(area.value) });
@@ -38,21 +39,21 @@ function writing({ described, store }) {
     };
     show();
     store.on(["input"], show);
-    return h("label", { class: "field" }, h("span", {}, label), area);
+    return h("label.field", h("span", label), area);
   });
   const chips = fields.map((_, sequence) => tokenRow(sequence, { described, store }));
-  const note = h("p", { class: "note" });
+  const note = h("p.note");
   store.on(["reading"], () => {
     const { header } = store.get("reading");
     const n = Math.max(...header.sequences.map((each) => each.strings.length));
     note.textContent = words.limit(n, described.limits.tokens) + (header.n_unknown ? `. ${words.unknown(header.n_unknown)}` : "");
   });
-  return h("div", { class: "writing" }, areas, problem({ store }), chips, note);
+  return h("div.writing", areas, problem({ store }), chips, note);
 }
 
 // What is wrong with the input, where it was typed or drawn.
 function problem({ store }) {
-  const status = h("p", { class: "status error", role: "status" });
+  const status = h("p.status.error", { role: "status" });
   store.on(["error", "notice"], () => {
     const { error, notice, reading } = store.values;
     status.textContent = error ? `${error}${reading ? ` ${words.stale}` : ""}` : (notice ?? "");
@@ -64,7 +65,7 @@ const MOST_CHIPS = 400;
 
 // The tokens of a sequence; coloured by how much the token in question looks at them in the head in focus.
 function tokenRow(sequence, { described, store }) {
-  const row = h("div", { class: "tokens", role: "group", "aria-label": "tokens" });
+  const row = h("div.tokens", { role: "group", "aria-label": "tokens" });
   let chips = [];
   const colour = () => {
     const { focus, hover, query, map, reading } = store.values;
@@ -102,51 +103,10 @@ function tokenRow(sequence, { described, store }) {
       ),
     );
     const left = found.strings.length - strings.length;
-    put(row, chips, left > 0 ? h("span", { class: "note" }, `and ${left.toLocaleString("en")} more`) : null);
+    put(row, chips, left > 0 ? h("span.note", `and ${left.toLocaleString("en")} more`) : null);
     colour();
   };
   store.on(["reading"], build);
   store.on(["hover", "query", "map", "focus", "repaint"], colour);
   return row;
-}
-
-function answer({ described, store }) {
-  const box = h("div", { class: "answer", "aria-live": "polite", "aria-atomic": "true" });
-  const isPair = described.input === "text pair";
-  const sure = ({ header }) => (isPair ? "" : ` (${percent(header.answer.top[0].probability)})`);
-  const strong = (text) => h("strong", {}, text || "(nothing)");
-  // What the model says; of a translation that was begun by hand, only what is its own.
-  const verdict = (reading) => {
-    const { translation, continuation } = reading.header;
-    if (!isPair || continuation === null) return [`${isPair ? words.says.class : words.says[described.output]} `, strong(saidBy(reading)), sure(reading)];
-    const begun = [store.get("input").target === undefined ? "The target begins with " : "You wrote ", h("b", {}, translation || "nothing yet")];
-    return continuation ? [begun, "; the model continues ", strong(continuation)] : [begun, "; the model ends it there"];
-  };
-  const show = () => {
-    const { reading, before, second, off, moved } = store.values;
-    if (!reading) return;
-    const { answer, finite, sequences } = reading.header;
-    const parts = [];
-    if (!finite) parts.push(h("p", { class: "error", role: "alert" }, words.notFinite));
-    if (answer.kind === "hidden state") return put(box, parts, h("p", {}, words.vector));
-    parts.push(h("p", { class: "verdict" }, verdict(reading)));
-    if (before && (off.length || moved.length)) parts.push(h("p", { class: "note" }, `${words.changes(off.length, moved.length)}; ${words.withAll}: `, strong(saidBy(before)), sure(before)));
-    if (second) parts.push(h("p", { class: "note" }, `${[described.name, described.against][1 - store.get("model")]} says `, strong(saidBy(second)), sure(second)));
-    const old = before ? new Map(before.header.answer.top.map((each) => [each.id, each.probability])) : null;
-    const isClass = answer.kind === "class" || answer.kind === "token class";
-    const shown = isClass ? [...answer.top].sort((a, b) => (answer.top.length <= 12 ? a.id - b.id : 0)).slice(0, 12) : answer.top.slice(0, 5);
-    // The text before may be another than this one, and then its next step is too.
-    const same = before && String(before.header.sequences.map((each) => each.ids)) === String(sequences.map((each) => each.ids));
-    if (answer.kind === "next token") parts.push(h("p", { class: "note" }, words.stepAfter(sequences.at(-1).strings[answer.position])));
-    parts.push(bars(shown.map((each) => ({ name: each.name, value: each.probability, before: same ? old.get(each.id) : undefined }))));
-    put(box, parts);
-  };
-  store.on(["reading", "before", "second"], show);
-  return h("div", {}, h("h3", {}, words.answer), box);
-}
-
-function answerNumbers({ store }) {
-  const top = store.get("reading")?.header.answer.top;
-  if (!top?.length) return null;
-  return { kind: "bars", title: "Answer", rowNames: top.map((each) => each.name), columnNames: ["probability", "logit"], values: Float64Array.from(top.flatMap((each) => [each.probability, each.logit])), shape: [top.length, 2] };
 }

@@ -8,8 +8,8 @@ import { words } from "../words.js";
 import { PatchMap } from "./patches.js";
 
 export function mapPane({ described, store }) {
-  const title = h("p", { class: "focus-name" });
-  const about = h("span", {});
+  const title = h("p.focus-name");
+  const about = h("span");
   const matrix = new Heatmap({
     label: "weights of the head in focus, queries by keys",
     most: 560,
@@ -22,7 +22,7 @@ export function mapPane({ described, store }) {
     onPick: (row) => store.set({ query: store.get("query") === row ? null : row }),
   });
   const patches = described.image ? new PatchMap({ described, store, onScale: (high) => put(glowScale, glowLegend(percent(high))) }) : null;
-  const [scale, glowScale, look] = times(3, () => h("p", { class: "note" }));
+  const [scale, glowScale, look] = times(3, () => h("p.note"));
   const current = () => store.get("focus") && described.attention[store.get("focus")[0]];
   // In the last sequence the model writes: from each of its rows it chooses the next token.
   const chooses = (attention) => described.output === "next token" && attention.query === (described.input === "text pair" ? 1 : 0);
@@ -52,7 +52,7 @@ export function mapPane({ described, store }) {
     };
     let high = 0;
     for (const w of values) if (w > high) high = w;
-    return { title: `${attention.short}, head ${map.header.head}`, values, shape: weights.shape, rowNames, columnNames, low: 0, high, describe, block, attention, restRow: chooses(attention) ? rowNames.length - 1 : null, text: (i) => (values[i] >= 0.005 ? (100 * values[i]).toFixed(0) : "") };
+    return { title: `${attention.short}, head ${map.header.head}`, values, shape: weights.shape, rowNames, columnNames, high, describe, block, attention, restRow: reading.header.row ?? (chooses(attention) ? rowNames.length - 1 : null), text: (i) => (values[i] >= 0.005 ? (100 * values[i]).toFixed(0) : "") };
   }
 
   const show = () => {
@@ -60,11 +60,11 @@ export function mapPane({ described, store }) {
     if (!found) return;
     const { off, focus, reading } = store.values;
     const isOff = off.some(([a, b]) => a === focus[0] && b === focus[1]);
-    put(title, h("strong", {}, found.title), isOff ? " (switched off: its weights are shown, its output is not used)" : "");
+    put(title, h("strong", found.title), isOff ? " (switched off: its weights are shown, its output is not used)" : "");
     if (!patches) about.textContent = words.mapAbout.text + (chooses(found.attention) ? words.mapAbout.next : "");
     look.textContent = lookOf({ described, reading, attention: focus[0], head: focus[1] }).sentence ?? "";
     if (patches) patches.draw(found);
-    matrix.draw(found);
+    if (!patches || matrix.element.parentElement.open) matrix.draw(found);
     const blocks = found.block > 1 ? ` ${store.get("map").header.shape.map((n) => n.toLocaleString("en")).join(" x ")} weights, each point the largest of ${found.block} x ${found.block}.` : "";
     put(scale, weightLegend(percent(found.high)), blocks);
   };
@@ -83,7 +83,7 @@ export function mapPane({ described, store }) {
     matrix.mark(row, column);
   });
   const body = patches
-    ? [patches.element, glowScale, h("details", { class: "fold", open: false, ontoggle: show }, h("summary", {}, "All patches by all patches"), matrix.element, scale)]
+    ? [patches.element, glowScale, h("details.fold", { open: false, ontoggle: show }, h("summary", "All patches by all patches"), matrix.element, scale)]
     : [matrix.element, scale, look];
   about.textContent = words.mapAbout[patches ? "image" : "text"];
   return pane("map", words.map, about, data, title, body);

@@ -35,9 +35,9 @@ export function nextPane(context) {
   const { described, store, session, newLive } = context;
   const goesOn = described.can.includes("Continue");
   const title = described.output === "next token" ? words.next : words.otherNext;
-  const list = h("div", {});
-  const note = h("p", { class: "note" });
-  const continued = h("p", { class: "continued", "aria-live": "polite" });
+  const list = h("div");
+  const note = h("p.note");
+  const continued = h("p.continued", { "aria-live": "polite" });
   const slider = (name, label, min, max, step, show) => {
     const id = `hw-${name}`;
     const output = h("output", { htmlFor: id });
@@ -49,11 +49,10 @@ export function nextPane(context) {
     };
     update();
     store.on(["sampling"], update);
-    return h("label", { class: "slider", htmlFor: id }, h("span", {}, label), input, output);
+    return h("label.slider", { htmlFor: id }, h("span", label), input, output);
   };
   const sliders = h(
-    "div",
-    { class: "sliders" },
+    "div.sliders",
     slider("temperature", "temperature", 0.1, 2.5, 0.05, (v) => v.toFixed(2)),
     slider("top_k", "top-k", 0, 50, 1, (v) => (v ? String(v) : "all")),
     slider("top_p", "top-p", 0.05, 1, 0.05, (v) => v.toFixed(2)),
@@ -66,7 +65,7 @@ export function nextPane(context) {
       continued.textContent = header.text;
       if (header.ended) note.textContent = "The model has ended its text.";
     },
-    (sentence) => (note.textContent = sentence),
+    note,
   );
   const go = async (n, greedy) => {
     const { temperature, top_k, top_p } = store.get("sampling");
@@ -85,16 +84,8 @@ export function nextPane(context) {
     delete input[described.has_tokenizer ? ids : text];
     store.set({ input });
   };
-  const buttons = goesOn
-    ? h(
-        "div",
-        { class: "row" },
-        h("button", { onclick: () => go(1, false) }, "Sample one"),
-        h("button", { onclick: () => go(1, true) }, "Take the likeliest"),
-        h("button", { onclick: () => go(24, false) }, "Continue 24 tokens"),
-        h("button", { onclick: () => live.stop() }, "Stop"),
-      )
-    : null;
+  const button = (text, onclick) => h("button", { onclick }, text);
+  const buttons = [button("Sample one", () => go(1, false)), button("Take the likeliest", () => go(1, true)), button("Continue 24 tokens", () => go(24, false)), button("Stop", () => live.stop())];
   let rows = [];
   const show = () => {
     const { reading, sampling } = store.values;
@@ -111,5 +102,5 @@ export function nextPane(context) {
   show();
   const numbers = () =>
     rows.length ? { kind: "bars", title, rowNames: rows.map((row) => row.name), columnNames: ["sampled", "model"], values: Float64Array.from(rows.flatMap((row) => [row.p, row.raw])), shape: [rows.length, 2] } : null;
-  return pane("next", title, words.nextAbout[described.output], numbers, goesOn ? sliders : null, buttons, goesOn ? continued : null, note, list);
+  return pane("next", title, words.nextAbout[described.output], numbers, goesOn ? [sliders, h("div.row", buttons), continued] : null, note, list);
 }

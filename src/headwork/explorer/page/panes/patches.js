@@ -8,9 +8,9 @@ export class PatchMap {
     Object.assign(this, { described, store, onScale, found: null, at: 0 });
     const { grid, n_extra } = described.image;
     this.canvas = h("canvas", { width: 320, height: Math.round((320 * grid[0]) / grid[1]), class: "patch-map", tabIndex: 0, role: "img" });
-    this.says = h("p", { class: "says", "aria-live": "polite" });
+    this.says = h("p.says", { "aria-live": "polite" });
     this.extra = times(n_extra, (i) =>
-      h("button", { class: "token", onclick: () => store.set({ query: i }), onfocus: () => this.point(i), onblur: () => this.point(null) }, ["class token", "distillation token"][i] ?? `token ${i + 1}`),
+      h("button.token", { onclick: () => store.set({ query: i }), onfocus: () => this.point(i), onblur: () => this.point(null) }, ["class token", "distillation token"][i] ?? `token ${i + 1}`),
     );
     const place = (event) => {
       const box = this.canvas.getBoundingClientRect();
@@ -32,8 +32,8 @@ export class PatchMap {
       } else return;
       event.preventDefault();
     });
-    this.from = h("p", {});
-    this.element = h("div", { class: "patches" }, this.canvas, this.from, this.says);
+    this.from = h("p");
+    this.element = h("div.patches", this.canvas, this.from, this.says);
   }
 
   point(token) {
@@ -84,7 +84,7 @@ export class PatchMap {
     if (pointed !== null) frame(pointed, "#fff", 2);
     frame(query, "#35e0c0", 4);
     const names = found.rowNames;
-    put(this.from, "Looking from ", h("strong", {}, names[query]), ". ", n_extra ? ["Click a patch to look from there, or ", this.extra, "."] : "Click another patch to look from there.");
+    put(this.from, "Looking from ", h("strong", names[query]), ". ", n_extra ? ["Click a patch to look from there, or ", this.extra, "."] : "Click another patch to look from there.");
     this.extra.forEach((button, i) => button.setAttribute("aria-pressed", query === i));
     const best = weights.reduce((b, w, i) => (w > weights[b] ? i : b), 0);
     const to = pointed ?? best;

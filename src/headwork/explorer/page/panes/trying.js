@@ -1,16 +1,21 @@
-import { h, percent, put } from "../dom.js";
-import { saidBy } from "../said.js";
+import { h, percent, put, times } from "../dom.js";
+import { isBlank, saidBy } from "../said.js";
 import { words } from "../words.js";
+
+const LISTED = 4; // heads that are named
 
 // One head after the other is switched off for a moment, beside those that are: what becomes of the answer?
 export function tryEachOff({ described, store, session, newLive }, cells, isOff) {
-  const note = h("p", { class: "note", "aria-live": "polite" });
+  const note = h("p.note", { "aria-live": "polite" });
   const button = h("button", { onclick: () => run() }, words.tryAll);
   const isPair = described.input === "text pair";
+  // Of a classifier any class can be the goal: then it is shown which head keeps it down.
+  const classes = described.output === "class" ? times(described.n_outputs, (i) => h("option", { value: i }, described.labels?.[i] ?? String(i))) : [];
+  const goal = h("select", { onchange: () => run() }, h("option", { value: "" }, words.itsAnswer), classes);
   const shareOf = ({ header }, id) => header.answer.top.find((each) => each.id === id)?.probability ?? 0;
   const name = described.input === "text" ? words.quote : String;
   let found = null;
-  const live = newLive("try", (part) => (found = part), (sentence) => (note.textContent = sentence));
+  const live = newLive("try", (part) => (found = part), note);
   const clear = () => {
     for (const { effect } of cells) put(effect);
     note.textContent = "";
@@ -19,29 +24,35 @@ export function tryEachOff({ described, store, session, newLive }, cells, isOff)
 
   async function run() {
     const { reading, off } = store.values;
-    if (!reading?.header.answer.top.length) return;
+    if (!reading?.header.answer.top.length || isBlank(reading)) return;
     clear();
-    const [{ id }, was] = [reading.header.answer.top[0], saidBy(reading)];
-    const before = shareOf(reading, id);
+    const [best, was] = [reading.header.answer.top[0].id, saidBy(reading)];
+    const id = goal.value ? Number(goal.value) : best;
+    const [before, wanted] = [shareOf(reading, id), id === best ? null : goal.selectedOptions[0].text];
+    const isMore = (a, b) => (wanted ? a > b : a < b);
     const tried = cells.filter((cell) => !isOff(cell));
-    let most = null;
+    const needed = [];
+    let missed = null;
     for (const [i, cell] of tried.entries()) {
       note.textContent = `${i + 1} of ${tried.length} heads`;
       const about = { ...session.asked, off: [...off, [cell.a, cell.head]] };
       if (!(await live.question({ question: "Read", about }))) return;
       const [now, after] = [saidBy(found), isPair ? null : shareOf(found, id)];
-      const changes = now !== was;
       const moves = !isPair && Math.abs(before - after) >= 0.005;
-      put(cell.effect, changes ? h("strong", {}, `→ ${now}`) : moves ? `${percent(before).slice(0, -2)} → ${percent(after)}` : "same answer");
-      const loss = (changes ? 1 : 0) + (isPair ? 0 : before - after);
-      if (loss > (most?.loss ?? 0)) most = { cell, loss, now, after, changes };
+      const turns = now === (wanted ?? now) && now !== was;
+      put(cell.effect, turns ? h("strong", `→ ${now}`) : moves ? `${percent(before).slice(0, -2)} → ${percent(after)}` : "same answer");
+      if (turns) needed.push({ cell, now });
+      else if (!isPair && isMore(after, missed?.after ?? before)) missed = { cell, after };
     }
-    note.textContent = most ? verdict(most, was, before) : `It stays ${name(was)} without any one of them.`;
+    note.textContent = needed.length ? turned(needed, was) : missed ? moved(missed, wanted ?? was, before) : `It stays ${name(was)} without any one of them.`;
   }
-  function verdict({ cell, now, after, changes }, was, before) {
-    const head = `${described.attention[cell.a].short}, head ${cell.head}`;
-    if (changes) return `The answer needs ${head}: without it, ${name(was)} becomes ${name(now)}. Untick it to see.`;
-    return `No single head turns the answer. ${head} is missed most: without it, ${name(was)} goes from ${percent(before)} to ${percent(after)}. Untick it, then try again.`;
+  const called = ({ cell }) => `${described.attention[cell.a].short}, head ${cell.head}`;
+  function turned(needed, was) {
+    if (needed.length === 1) return `The answer needs ${called(needed[0])}: without it, ${name(was)} becomes ${name(needed[0].now)}. Untick it to see.`;
+    const more = needed.length - LISTED;
+    const list = needed.slice(0, LISTED).map((each) => `${called(each)} (${name(each.now)})`).join("; ");
+    return `The answer needs ${needed.length} heads. Without any one of them, ${name(was)} becomes something else: ${list}${more > 0 ? `; and ${more} more, in blue below` : ""}. Untick one to see.`;
   }
-  return { button, note };
+  const moved = (missed, which, before) => `No single head turns the answer; ${called(missed)} matters most: without it, ${name(which)} goes from ${percent(before)} to ${percent(missed.after)}. Untick it, then try again.`;
+  return { button, goal: classes.length ? h("label", words.goal, goal) : null, note };
 }

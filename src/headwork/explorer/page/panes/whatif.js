@@ -11,12 +11,12 @@ import { words } from "../words.js";
 export function whatifPane(context) {
   const { described, store, session, newLive, isShown } = context;
   const map = new Heatmap({ label: "change of the answer, by place", largest: 36, most: 520, onPoint: (row, column) => point(row, column) });
-  const note = h("p", { class: "note", "aria-live": "polite" });
-  const legend = h("p", { class: "note" });
-  const inputs = h("div", { class: "compared" });
+  const note = h("p.note", { "aria-live": "polite" });
+  const legend = h("p.note");
+  const inputs = h("div.compared");
   let found = null; // {header, values: how much the score changes, shape}
   let parts = [];
-  const live = newLive("effects", (part) => add(part), (sentence) => (note.textContent = sentence));
+  const live = newLive("effects", (part) => add(part), note);
 
   function add(part) {
     const { header } = part;
@@ -69,17 +69,16 @@ export function whatifPane(context) {
   function compare(problem) {
     const { reading } = store.values;
     if (!reading) return;
-    const line = (title, part) => h("div", { class: "compared-line" }, h("span", { class: "note" }, title), part ? shown(part) : h("span", { class: problem ? "error" : "note" }, problem ?? "There is none yet."));
+    const line = (title, part) => h("div.compared-line", h("span.note", title), part ? shown(part) : h("span", { class: problem ? "error" : "note" }, problem ?? "There is none yet."));
     put(inputs, line("First input", reading), line("Second input", second));
     if (!second || described.image) return;
     const [mine, theirs] = [reading, second].map(({ header }) => header.sequences[0].strings.length);
-    if (mine !== theirs) inputs.append(h("p", { class: "error" }, `The first has ${mine} tokens, the second ${theirs}: both must have as many.`));
+    if (mine !== theirs) inputs.append(h("p.error", `The first has ${mine} tokens, the second ${theirs}: both must have as many.`));
   }
   function shown(part) {
     const { header, arrays } = part;
-    const what = described.image ? pixelsAsImage(arrays.pixels.data, described.image.size, described.image.channels) : h("span", { class: "compared-text" }, header.sequences[0].strings.join(""));
-    if (described.image) what.setAttribute("aria-hidden", "true");
-    return h("span", {}, what, " → ", h("strong", {}, saidBy(part)));
+    const what = described.image ? pixelsAsImage(arrays.pixels.data, described.image.size, described.image.channels) : h("span.compared-text", header.sequences[0].strings.join(""));
+    return h("span", what, " → ", h("strong", saidBy(part)));
   }
   const field = described.input === "image" ? imageField() : textField();
   function textField() {
@@ -94,10 +93,10 @@ export function whatifPane(context) {
     };
     show();
     store.on(["other", "input"], show);
-    return h("label", { class: "field" }, h("span", {}, "The second input: change some of it, but keep as many tokens"), area);
+    return h("label.field", h("span", "The second input: change some of it, but keep as many tokens"), area);
   }
   function imageField() {
-    return h("p", { class: "row" }, h("button", { onclick: () => store.set({ other: store.get("input") }) }, "Keep this image as the second input"), h("span", { class: "note" }, "Then draw the first."));
+    return h("p.row", h("button", { onclick: () => store.set({ other: store.get("input") }) }, "Keep this image as the second input"), h("span.note", "Then draw the first."));
   }
   store.on(["reading", "tab"], () => (askSecond(), isShown() && compare()));
   store.on(["other"], askSecond);
@@ -115,7 +114,7 @@ export function whatifPane(context) {
   }, "Compute");
   const axis = (value, label) => {
     const input = h("input", { type: "radio", name: "hw-axis", value, checked: store.get("axis") === value, onchange: () => store.set({ axis: value }) });
-    return h("label", { class: "tick" }, input, label);
+    return h("label.tick", input, label);
   };
   store.on(["repaint"], () => found && draw());
   return pane(
@@ -125,7 +124,7 @@ export function whatifPane(context) {
     picture,
     field,
     inputs,
-    h("div", { class: "row", role: "group", "aria-label": "what is put in" }, axis("head", "one head at a time"), axis("token", "one token of one layer at a time"), start, h("button", { onclick: () => live.stop() }, "Stop")),
+    h("div.row", { role: "group", "aria-label": "what is put in" }, axis("head", "one head at a time"), axis("token", "one token of one layer at a time"), start, h("button", { onclick: () => live.stop() }, "Stop")),
     note,
     map.element,
     legend,
