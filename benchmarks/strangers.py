@@ -1,6 +1,6 @@
 """Programs by strangers: how many candidates are found, how many can be called, and what is said of them.
 
-python -m benchmarks.strangers FOLDER [--log FILE [--resume | --table]] [--only TEXT]
+python -m benchmarks.strangers FOLDER [--log FILE [--resume | --table]] [--only TEXT ...]
 
 FOLDER has a checkout of each repository as OWNER/NAME or OWNER+NAME (git clone https://github.com/OWNER/NAME); one that
 is not there is left out. Nothing of them is kept but the answers, and their code runs in processes of its own.
@@ -219,7 +219,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--table", action="store_true", help="print the table of the log, and run nothing")
-    parser.add_argument("--only", default="", help="repositories and files with this text")
+    parser.add_argument("--only", nargs="+", default=[""], help="repositories and files with one of these texts")
     options = parser.parse_args()
     records: list[dict[str, Any]] = []
     if options.log.exists() and (options.resume or options.table):
@@ -231,7 +231,7 @@ def main() -> None:
         for repository in () if options.table else REPOSITORIES:
             for path in files_of(options.folder, repository):
                 key = (repository, path.name if path.parent.name in repository else f"{path.parent.name}/{path.name}")
-                if key in done or options.only not in f"{repository}/{key[1]}":
+                if key in done or not any(text in f"{repository}/{key[1]}" for text in options.only):
                     continue
                 record = {"repository": key[0], "file": key[1], **run(server, path)}
                 records.append(record)

@@ -71,6 +71,35 @@ def test_what_fails_beside_it_is_left_out_and_said(check):
     assert any("line 7 was left out: FileNotFoundError" in note for note in report.notes)
 
 
+def test_a_window_is_left_out_and_said(check):
+    (report,) = check(RIGHT + "\nraise RuntimeError('no display name and no $DISPLAY environment variable')\n")
+    assert report.right
+    assert "line 7 was left out: it opens a window" in report.notes
+
+
+def test_a_vocabulary_that_was_to_be_counted_in_a_missing_file(check):
+    lines = [
+        "text = open('input.txt').read()",
+        "vocab_size = len(set(text))",
+        "class TokenModel(torch.nn.Module):",
+        "    def __init__(self):",
+        "        super().__init__()",
+        "        self.table = torch.nn.Embedding(vocab_size, 8)",
+        "    def forward(self, x):",
+        "        return x.softmax(-1)",
+        "softmax = TokenModel()",
+    ]
+    reports = check(HEADER + "\n".join(lines), "softmax", subject="softmax")
+    assert [r.verdict for r in reports] == ["right"]
+
+
+def test_what_returns_its_input_is_not_accused(server, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("class Dropout:\n    def forward(self, x):\n        return x\n")
+    with pytest.raises(ValueError, match="nothing to check was found"):
+        check_file(path, server=server)
+
+
 def test_what_is_under_main_does_not_run(check):
     (report,) = check(RIGHT + "\nif __name__ == '__main__':\n    size = 3\n    while True:\n        pass\n")
     assert report.right
@@ -109,18 +138,20 @@ def test_a_constructor_whose_arguments_say_nothing(check):
 
 
 @pytest.mark.slow
-def test_a_class(server, tmp_path):
+def test_a_class(server, tmp_path, capsys):
     for name, program in {"ada": RIGHT, "bob": WRONG, "cy": WRONG, "dan": "def f(:"}.items():
         (tmp_path / f"{name}.py").write_text(program)
     rows = list(check_class(tmp_path))
     assert [(name, [r.verdict for r in reports]) for name, reports in rows] == [("ada.py", ["right"]), ("bob.py", ["wrong"]), ("cy.py", ["wrong"]), ("dan.py", ["failed"])]  # fmt: skip
     assert count_mistakes(rows)[0].startswith("2 of 4: The softmax runs over the first axis")
-    from headwork.cli.check import write_table
+    from headwork.cli.check import Check, write_table
 
     write_table(tmp_path / "grades.csv", rows)
     table = list(csv.DictReader((tmp_path / "grades.csv").read_text().splitlines()))
     assert [row["points"] for row in table] == ["1.0", "0.5", "0.5", "0.0"]
     assert table[1]["mistakes"] == "axis: first"
+    Check(class_=tmp_path).run()
+    assert "1 of 4: could not be judged" in capsys.readouterr().out
 
 
 def test_gradescope_gets_what_it_reads(server, tmp_path):

@@ -190,3 +190,13 @@ class TransformerBlock(nn.Module):
     assert report.right, report
     (report,) = check(HEAD + ATTENTION + program.replace(" + query)", ")"), "TransformerBlock")
     assert [f.name for f in report.findings] == ["residual: no attention"]
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_one_head_without_projections_is_not_taken_for_multi_head_attention(check):
+    """There values are as wide as keys, and a scale by the width of the values would pass."""
+    (report,) = check(
+        "import torch\n\n\nclass ScaledDotProductAttention(torch.nn.Module):\n    def forward(self, q, k, v):\n"
+        "        return (q @ k.mT / v.shape[-1] ** 0.5).softmax(-1) @ v\n"
+    )
+    assert "width of the values" in report.sentence

@@ -20,6 +20,17 @@ def test_an_endless_loop(check):
     assert "did not come to an end" in say(check, "while True:\n        pass", seconds=1.0)
 
 
+def test_the_limit_that_was_set_is_told(check):
+    assert "within 1 seconds" in say(check, "time.sleep(5)", seconds=1.0)
+
+
+def test_the_judge_is_not_there_for_what_it_judges(check, server):
+    skip_without(server, "files")
+    body = "from headwork.checking import equations\n    return equations.attention(x, x, x, None, {})"
+    walls = {"untrusted": True, "without": ("processes", "network")}
+    assert "headwork" in say(check, body, **walls)
+
+
 def test_the_end_of_the_process(check):
     assert "ended its own process (exit code 0)" in say(check, "os._exit(0)")
 

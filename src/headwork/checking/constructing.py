@@ -53,11 +53,14 @@ def _constructor_values(
     kwargs: dict[str, Any] = {}
     unknown: list[str] = []
     stacked = any(role_of(p["name"], ("n_layers",), SIZE_NAMES) for p in parameters)
+    has_length = any(_size_role(p, sizes) == "n_tokens" for p in parameters if p["name"] != "n")
     for p in parameters:
         name = p["name"]
         role = _size_role(p, sizes)
         if stacked and "vocab" in sizes and re.fullmatch(r"(in|out)put_(dim|size)", name.lower()):
             role = "vocab"  # of a whole model, beside its hid_dim
+        if name == "n" and has_length and "n_layers" in sizes:
+            role = "n_layers"
         if role == "dropout" and p["annotation"] == "int":  # "rate" may be a factor
             role = "ratio" if "ratio" in sizes else None
         if is_part(candidate, p, role):

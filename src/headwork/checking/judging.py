@@ -210,7 +210,7 @@ def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
     if partial:
         return None
     for n_mistakes in (1, 2):
-        deadline = time.process_time() + seconds if n_mistakes == 2 else deadline
+        deadline = time.process_time() + seconds * (3 if n_mistakes == 1 else 1)
         found = explanations(subject, whole, n_mistakes, deadline)
         if found:
             return _choose(found)

@@ -19,6 +19,8 @@ def words_of(problem: dict[str, Any]) -> str:
         return "it took more than 5 seconds (does it train there?)"
     if kind == "EOFError":
         return "it asks for input"
+    if kind == "TclError" or "display" in message.lower():
+        return "it opens a window"
     return f"{kind}: {message}".rstrip(": ")
 
 
@@ -39,7 +41,7 @@ def could_not_run(
         problem = (of_names or candidate.program.errors)[0]
     if isinstance(problem, ProgramError):
         line = f" (line {problem.line})" if problem.line else ""
-        sentence = _problem_words(problem) + line
+        sentence = _problem_words(problem, candidate.program.walls.seconds) + line
         skipped = candidate.everything.get("skipped", []) if candidate.source else []
         reasons = [
             s for s in skipped if problem.missing in {s.get("missing"), *names_bound_at(candidate.source, s["line"])}
@@ -75,9 +77,9 @@ def could_not_run(
     )
 
 
-def _problem_words(problem: ProgramError) -> str:
+def _problem_words(problem: ProgramError, seconds: float) -> str:
     if problem.kind == "TooSlowError":
-        return "It did not come to an end within 20 seconds"
+        return f"It did not come to an end within {seconds:g} seconds"
     if "can't allocate memory" in problem.message or problem.kind == "MemoryError":
         return "It asked for more memory than it may have (4 GB)"
     if problem.kind == "EOFError":

@@ -477,6 +477,8 @@ def _become_worker(walls: Any, descriptor: int, request: Header) -> typing.NoRet
         except walls.MissingWallError as error:
             send(connection, {"missing": error.wall, "why": error.why})
             os._exit(0)
+        if request["untrusted"]:
+            sys.modules["headwork"] = None  # type: ignore[assignment]  # the judge is not there for what it judges
         send(connection, {"built": built})
         Worker().serve(connection)
     except BaseException:

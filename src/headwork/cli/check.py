@@ -86,8 +86,10 @@ class Check:
             print_reports(reports, self.hints)
         code = exit_code(reports)
         if code:
-            n = sum(not r.right for r in reports)
-            raise CheckedError(f"{n} of {len(reports)} checked {'is' if n == 1 else 'are'} not right", code)
+            told = {1: ("wrong",), 3: ("unknown", "failed")}[code]
+            n = sum(r.verdict in told for r in reports)
+            words = ("is wrong", "are wrong") if code == 1 else ("could not be judged",) * 2
+            raise CheckedError(f"{n} of {len(reports)} checked {words[n != 1]}", code)
 
     def _check(self) -> None:
         from headwork.checks import check_above_zero
@@ -127,7 +129,9 @@ class Check:
             print(json.dumps({name: [r.to_dict() for r in reports] for name, reports in rows}, indent=2))
             return
         n_right = sum(all(r.right for r in reports) for _, reports in rows)
-        print("\n".join([f"{n_right} of {len(rows)}: right", *count_mistakes(rows)]))
+        n_open = sum(all(r.verdict in ("failed", "unknown") for r in reports) for _, reports in rows)
+        undecided = [f"{n_open} of {len(rows)}: could not be judged"] if n_open else []
+        print("\n".join([f"{n_right} of {len(rows)}: right", *count_mistakes(rows), *undecided]))
 
 
 def print_reports(reports: "list[Report]", hints: int) -> None:

@@ -370,7 +370,7 @@ def _reading(
 SUBJECT = Subject(
     name="attention",
     title="scaled dot-product attention",
-    pattern=r"(masked_|my_|causal_|self_|cross_|single_head_|simple_|basic_)*(scaled_?)?(dot_?)?(prod(uct)?_?)?attention(_?(function|fn|weights|scores|head|mechanism|op|forward|v\d|\d))?|sdpa?|.*scaled_?dot.*|attend|.*dot_?product_?attention.*|attn|compute_attention.*|calc_attention.*|attention_.*",
+    pattern=r"(masked_|my_|base_|causal_|self_|cross_|single_head_|simple_|basic_)*(scaled_?)?(dot_?)?(prod(uct)?_?)?attention(_?(function|fn|weights|scores|head|mechanism|op|forward|v\d|\d))?|sdpa?|.*scaled_?dot.*|attend|.*dot_?product_?attention.*|attn|compute_attention.*|calc_attention.*|attention_.*",
     mistakes=tuple(m for m in MISTAKES if m.value not in ("d_model", "after, d_model")),
     conventions=CAUSAL_CONVENTIONS,
     readings=readings,

@@ -153,10 +153,14 @@ def layer(
     return sublayer(x, lambda t: equations.feed_forward(t, w["feed"], inner), w, last, how, feed=True, first=start)
 
 
+ROTARY = r"rotat|rotary|\brope|_rope|freqs|cos\("
+
+
 def unlikely(candidate: Candidate) -> set[tuple[str, object]]:
     """Conventions that the source does not hold: an activation that is not named, say."""
+    turned: set[tuple[str, object]] = {("turned", "pairs"), ("turned", "halves")}
     if not candidate.source or not is_whole(candidate.source, candidate.name):
-        return set()
+        return set() if re.search(ROTARY, candidate.source.lower()) else turned
     own = own_source(candidate.source, candidate.name).lower()
     signs = {"relu": "relu", "gelu": "gelu", "gelu tanh": "tanh", "silu": r"silu|swish"}
     there = {value for value, sign in signs.items() if re.search(sign, own)}
@@ -171,9 +175,7 @@ def unlikely(candidate: Candidate) -> set[tuple[str, object]]:
         gone.add(("embedding", "scaled"))
     if not re.search(r"tri[lu]|causal|mask|inf\b|subsequent", own):
         gone.add(("causal", "past"))
-    if not re.search(r"rot|rope|freqs|cos\(", own):
-        gone |= {("turned", "pairs"), ("turned", "halves")}
-    return gone
+    return gone if re.search(ROTARY, own) else gone | turned
 
 
 def encoder_readings(candidate: Candidate) -> Iterator[Reading]:

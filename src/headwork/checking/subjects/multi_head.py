@@ -54,9 +54,10 @@ CONVENTIONS = (
 
 
 def wire(block: Block) -> list[Weights]:
-    if not block.parameters:  # projections are somebody else's
+    if not block.parameters:  # projections are somebody else's; one head of them is scaled dot-product attention
         kind = "" if block.made is None else block.made.facts["type"]
-        return [{}] if block.candidate is not None or re.search(r"(?i)att|head|mha", kind) else []
+        named = block.n_heads > 1 and re.search(r"(?i)att|head|mha", kind)
+        return [{}] if block.candidate is not None or named else []
     return attention_wirings(block.parameters, block.n_heads)
 
 
