@@ -1,12 +1,13 @@
 """An image as a sequence of patches, there and back, and the two ways to embed them."""
 
+import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwork.checks import check_type
-from headwork.functional.processor import check_products
+from headwork.functional.processor import check_products, is_under_func
 
 
 def patches_from_image(
@@ -103,3 +104,11 @@ def check_image(image: Float[Tensor, "batch channel row column"]) -> None:
         raise ValueError(f"image must have the axes (batch, channel, row, column), got shape {tuple(image.shape)}")
     if not image.is_floating_point():
         raise TypeError(f"image must hold real numbers, got dtype {image.dtype}: write image / 255 for bytes")
+
+
+def channels_last(image: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch channel row column"]:
+    """The same image with the channels of a pixel side by side in memory, where convolutions are faster.
+
+    torch.func has no such layout, and gets the image as it is.
+    """
+    return image if is_under_func() else image.contiguous(memory_format=torch.channels_last)

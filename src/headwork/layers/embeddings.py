@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headwork import choices
 from headwork.checks import check_positive, check_type
 from headwork.functional.embedding import look_up
-from headwork.functional.patches import embed_patches, grid_of, patches_from_image
+from headwork.functional.patches import channels_last, embed_patches, grid_of, patches_from_image
 from headwork.functional.processor import check_products
 from headwork.functional.soft_cap import soft_cap
 from headwork.layers.linear import OneToken, affine_map, linear
@@ -196,7 +196,7 @@ class ConvolutionalStem(nn.Module):
         self.grid(image)
         check_products(image)
         *convolutions, last = self.convolutions
-        x = image.contiguous(memory_format=torch.channels_last)  # so that the channels of a token are neighbours
+        x = channels_last(image)
         for convolution, norm in zip(convolutions, self.norms, strict=True):
             x = norm(convolution(x)).relu()
         return rearrange(last(x), "batch channel row column -> batch (row column) channel")

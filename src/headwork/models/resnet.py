@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork.checks import Count
-from headwork.functional.patches import check_image
+from headwork.functional.patches import channels_last, check_image
 from headwork.functional.processor import check_products
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
@@ -118,8 +118,7 @@ class ResNet(nn.Module):
                 f"got shape {tuple(image.shape)}"
             )
         check_products(image)
-        image = image.contiguous(memory_format=torch.channels_last)  # in which convolutions are a fifth faster
-        x = self.features(self.norm(self.conv(image)).relu())
+        x = self.features(self.norm(self.conv(channels_last(image))).relu())
         for block in self.blocks:
             x = block(x)
         return x
