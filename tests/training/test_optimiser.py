@@ -10,7 +10,7 @@ from transformers import get_wsd_schedule
 
 import headwork as hw
 from headwork.training import SGD, AdamW, Constant, Cosine, Muon, TrainingConfig, WarmupStableDecay
-from headwork.training.muon import orthogonalise
+from headwork.training.muon import _by_gram, _by_products, orthogonalise
 from headwork.training.optimiser import (
     clip_gradient,
     learning_rate,
@@ -165,6 +165,18 @@ def test_orthogonalise_is_its_equation(shape: tuple[int, int]) -> None:
     u, _, v = torch.linalg.svd(matrix, full_matrices=False)
     assert ((u.T @ found @ v.T).diagonal() > 0.3).all()  # the directions are those of the matrix
     assert not orthogonalise(torch.zeros(shape)).any()
+
+
+@pytest.mark.parametrize("smallest", [1.0, 1e-6, 1e-12, 0.0])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 7), (5, 5), (3, 11), (17, 53)])
+def test_the_two_ways_to_orthogonalise_agree(rows: int, columns: int, smallest: float) -> None:
+    """Singular values down to the smallest, which the Gram matrix squares: float32 keeps what float64 says."""
+    u, v = (torch.linalg.qr(torch.randn(n, rows, dtype=torch.float64))[0] for n in (rows, columns))
+    values = torch.linspace(1, smallest, rows, dtype=torch.float64) if rows > 1 else torch.ones(1, dtype=torch.float64)
+    x = (u * values) @ v.T / values.norm()
+    wanted = _by_products(x)
+    torch.testing.assert_close(_by_gram(x), wanted, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(_by_gram(x.float()), wanted.float(), rtol=0, atol=2e-4)
 
 
 def trained(optimiser_of, n_steps: int, shape: tuple[int, int]) -> torch.Tensor:
