@@ -102,10 +102,10 @@ def cifar10_resnet() -> RunConfig:
     return RunConfig(
         name="cifar10-resnet",
         data=Cifar10(augment=Augmentation(crop=4, flip=True)),
-        model=ResNetConfig(n_classes=10, n_channels=3, n_blocks=1, widths=(32, 64, 128)),
+        model=ResNetConfig(n_classes=10, n_channels=3, n_blocks=1, widths=(48, 96, 192)),
         training=TrainingConfig(
-            batch_size=128,
-            epochs=30,
+            batch_size=256,
+            epochs=16,
             optimiser=Muon(lr=0.05, weight_decay=0.05, adamw=AdamW(lr=3e-3, weight_decay=0.0)),
             schedule=WarmupStableDecay(warmup=0.05, decay=0.6),
             label_smoothing=0.1,
