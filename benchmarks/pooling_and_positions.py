@@ -2,6 +2,8 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.pooling_and_positions --data-dir DATA --out runs/pooling.jsonl --seconds 120
 
+`--precision bfloat16` is faster where the processor has it.
+
 The model and the training of the recipe `fashion-vit` (a mean over all tokens, a learned code for each patch) on the
 images of CIFAR-10, with one thing changed in each row; `--set fashion` takes Fashion-MNIST, as the recipe does.
 The rotary code turns by the number of the patch, row after row; "relative" has a learned code for each shift of rows
@@ -98,6 +100,7 @@ def main() -> None:
     parser.add_argument("--set", choices=("cifar10", "fashion"), default="cifar10")
     parser.add_argument("--out", type=Path, required=True, help="a file of JSON lines, one for each run")
     parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--precision", default="float32", help="as of `headwork train`")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     arguments = parser.parse_args()
     config = find_recipe("fashion-vit")
@@ -105,6 +108,7 @@ def main() -> None:
     if arguments.set == "cifar10":
         config = replace(config, data=Cifar10(), model=replace(config.model, image=(32, 32), n_channels=3))
     config = replace(config, data=replace(config.data, directory=arguments.data_dir))  # type: ignore[type-var]
+    config = replace(config, training=replace(config.training, precision=arguments.precision))
     assert isinstance(config.model, VisionTransformerConfig)
     models = rows(config.model)
     done = Rows(arguments.out)
