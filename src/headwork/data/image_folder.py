@@ -79,7 +79,7 @@ class ImageFolder(serialise.Checked):
             say_skipped(len(others), "files that are no images", str(others[0]) if others else ""),
             say_classes(labels, classes),
             say_duplicates("images", keys, labels, split),
-            say_split(split, given="test" in given and "valid" in given, seed=self.split_seed),
+            say_split(split, given=given, seed=self.split_seed, labels=labels, names=classes),
             None
             if whole is not None
             else f"images are decoded for each batch: more than {IN_MEMORY // 2**20} MB of them",

@@ -93,7 +93,7 @@ class TextPairs(serialise.Checked):
                 len(long), f"pairs of more than {self.max_tokens} tokens", pairs[long[0]].place if long else ""
             ),
             say_duplicates("sources", keys, [0] * len(keys), split),
-            say_split(split, given="test" in given and "valid" in given, seed=self.split_seed, by_class=False),
+            say_split(split, given=given, seed=self.split_seed),
         )
         return Dataset(
             train,

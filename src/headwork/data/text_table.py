@@ -76,7 +76,7 @@ class TextTable(serialise.Checked):
             say_classes(table.labels, table.names),
             say_lengths("texts", lengths, self.max_tokens),
             say_duplicates("texts", keys, table.labels, split),
-            say_split(split, given="test" in table.given and "valid" in table.given, seed=self.split_seed),
+            say_split(split, given=table.given, seed=self.split_seed, labels=table.labels, names=table.names),
         )
         return Dataset(
             train,
