@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 
 import torch
@@ -12,8 +11,8 @@ from headwork.data import Examples, ImageFolder, PreprocessedImages, TextFile, T
 from headwork.data.hub_data import find_data
 from headwork.data.image_examples import ImageExamples
 from headwork.data.image_folder import ImageFiles, find_classes
+from headwork.data.parquet_images import find_image_folder
 from headwork.data.reviews import encode_starts
-from headwork.data.splitting import check_exists
 from headwork.data.text_examples import PairExamples, Rows, TextExamples, WindowExamples
 from headwork.models import describe
 from headwork.recipes.overrides import override
@@ -33,7 +32,7 @@ def other_examples(run: Run, paths: Sequence[str], settings: Mapping[str, object
     data = override(config, settings).data if settings else config.data
     labels = getattr(run.task, "labels", ())
     if isinstance(data, ImageFolder):
-        files, names, _, _ = find_classes(check_exists(Path(data.path)))
+        files, names, _, _ = find_classes(find_image_folder(data.path)[0])
         images = ImageFiles(tuple(files), data.size, data.n_channels)
         return ImageExamples(images, torch.tensor(_numbered(names, labels, data.path, run.config.data)))
     if run.tokenizer is None:
