@@ -95,12 +95,24 @@ def test_files_that_name_a_part(
         assert data.found[-1].endswith(f"tokens, {how}")
 
 
-def test_files_beside_those_that_name_a_part(tmp_path: Path) -> None:
-    for name in ("index.md", "training.md"):  # one word is no split
+@pytest.mark.parametrize("names", [("index.md", "training.md"), ("index.md", "dev.md", "testing.md"), ("train.txt",)])
+def test_names_that_make_no_split(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for name in names:
         (tmp_path / name).write_text("some words " * 99)
     assert TextFile(path=str(tmp_path), n_context=8).load().found[-1].endswith("one after the other")
-    (tmp_path / "test.txt").write_text("some words " * 99)
-    with pytest.raises(ValueError, match=r"all files of .* must name a part .* got test.txt beside index.md"):
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("index.md", "train.txt", "test.txt"), "all files of .* must name a part .* got test.txt beside index.md"),
+        (("valid.txt", "test.txt"), "must have a part to train on, got test, valid only"),
+    ],
+)
+def test_names_that_make_half_a_split(tmp_path: Path, names: tuple[str, ...], message: str) -> None:
+    for name in names:
+        (tmp_path / name).write_text("some words " * 99)
+    with pytest.raises(ValueError, match=message):
         TextFile(path=str(tmp_path), n_context=8).load()
 
 

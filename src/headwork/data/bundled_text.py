@@ -169,7 +169,9 @@ class TextFile(TextOfTokens):
     def texts(self) -> Mapping[str, Pieces]:
         files = self.files
         folder = find_data(self.path, HUB_ENDINGS, "text")
-        if folder.is_dir() and len({part_of_file(file, folder) for file in files} - {None}) > 1:
+        said = {part_of_file(file, folder) for file in files} if folder.is_dir() else {None}
+        # Among other texts, one called "training" or "dev" is not a part.
+        if len(said - {None}) > 1 and ("train" in said or None not in said):
             return {part: partial(joined, of_part) for part, of_part in by_part(files, folder).items()}
         return {"train": partial(joined, files)}
 

@@ -12,7 +12,7 @@ from headwork.hub.download import ID, fetch_snapshot
 
 TABLES = ((".parquet",), (".csv", ".tsv", ".jsonl", ".ndjson"), (".json",))
 """Endings of tables on the Hub, where a data set may have the same rows in two formats: the first that there are."""
-OF_A_DATA_SET = re.compile(rf"({ID.pattern})/?(.*)")
+OF_A_DATA_SET = re.compile(rf"({ID.pattern})(?:/([\w./-]*))?")
 CONVERTED = "refs/convert/parquet"
 """Where the Hub keeps in Parquet what a data set has in formats of its own."""
 
@@ -31,7 +31,7 @@ def find_data(path: str, endings: Sequence[tuple[str, ...]] = TABLES, what: str 
         need("huggingface_hub")
     except MissingExtraError as error:
         raise MissingExtraError(f"{path} is no file or folder here; to look on the Hub for it, {error}") from None
-    name, inside = named.groups()
+    name, inside = named.groups(default="")
     for root, these in _fetched(name, inside, endings):
         if found := find_files(root / inside, these):
             _check_one_configuration(path, root / inside, found)
