@@ -98,6 +98,12 @@ def test_answers_to_a_whole_table(
     assert f"out must be a new file, got {out}" in say(capsys, "predict", reviews / "run", asked, "--out", out, code=2)
 
 
+def test_a_json_array_is_a_table(reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "asked.json").write_text(json.dumps([{"text": f"a good film number{i}"} for i in range(3)], indent=1))
+    said = say(capsys, "predict", reviews / "run", tmp_path / "asked.json").splitlines()
+    assert [line.partition(":")[0] for line in said] == [f"{tmp_path / 'asked.json'}, row {i}" for i in (1, 2, 3)]
+
+
 def test_columns_that_were_said_are_those_of_other_tables_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -158,6 +158,8 @@ def test_sst2(tmp_path: Path) -> None:
     data = Sst2(directory=str(tmp_path)).load()
     assert [len(part) for part in (data.train, data.valid, data.test)] == [30, 6, 8]
     assert data.task.labels == ("negative", "positive")
+    assert "2 classes: negative (22), positive (22)" in data.found
+    assert data.test.batch([0, 1]).label.tolist() == [0, 1]
     assert 0 <= Sst2(directory=str(tmp_path)).bag_of_words_accuracy() <= 1
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headwork.data import BytePairs, Characters, TextFile, Tokenizer, bundled_text
+from headwork.data import BytePairs, Characters, MaskedText, TextFile, Tokenizer, bundled_text
 from headwork.data.bundled_text import read_pieces
 
 
@@ -68,6 +68,60 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
         "5,702 characters in 3 files, 17 different tokens",
         f"skipped: files that do not end in .txt or .md (1), the first at {tmp_path / 'no.py'}",
     )
+
+
+PARTS = {"train": "we train, valid and test\n" * 40, "valid": "valid\n" * 9, "test": "test\n" * 9}
+
+
+@pytest.mark.parametrize("form", ["{}.txt", "ptb.{}.txt", "{}/all.txt"])
+@pytest.mark.parametrize("missing", [None, "valid", "test"])
+def test_files_that_name_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, missing: str | None
+) -> None:
+    wanted = {**PARTS}
+    if missing is not None:
+        wanted |= {"train": PARTS["train"][:-50], missing: PARTS["train"][-50:]}
+    for part in wanted.keys() - {missing}:
+        path = tmp_path / "own" / form.format(part)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(PARTS[part])
+    other = "valid" if missing == "test" else "test"
+    how = "as the files say" if missing is None else f"{other} as the files say, {missing} from the end of train"
+    monkeypatch.setenv("HEADWORK_CACHE", str(tmp_path / "cache"))
+    for in_memory in (10_000, 10):
+        monkeypatch.setattr(bundled_text, "IN_MEMORY", in_memory)
+        data = TextFile(path=str(tmp_path / "own"), n_context=8).load()
+        assert {part: data.tokenizer.decode(getattr(data, part).ids.tolist()) for part in wanted} == wanted
+        assert data.found[-1].endswith(f"tokens, {how}")
+
+
+@pytest.mark.parametrize("names", [("index.md", "training.md"), ("index.md", "dev.md", "testing.md"), ("train.txt",)])
+def test_names_that_make_no_split(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        (tmp_path / name).write_text("some words " * 99)
+    assert TextFile(path=str(tmp_path), n_context=8).load().found[-1].endswith("one after the other")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("index.md", "train.txt", "test.txt"), "all files of .* must name a part .* got test.txt beside index.md"),
+        (("valid.txt", "test.txt"), "must have a part to train on, got test, valid only"),
+    ],
+)
+def test_names_that_make_half_a_split(tmp_path: Path, names: tuple[str, ...], message: str) -> None:
+    for name in names:
+        (tmp_path / name).write_text("some words " * 99)
+    with pytest.raises(ValueError, match=message):
+        TextFile(path=str(tmp_path), n_context=8).load()
+
+
+def test_masked_text_has_the_digest_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("some words " * 99)
+    text = TextFile(path=str(tmp_path / "own.txt"), n_context=8)
+    whole, masked = text.load(), MaskedText(text=text).load()
+    assert masked.digest == whole.digest is not None
+    assert masked.found == whole.found != ()
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,41 @@ def test_duplicates_empty_texts_and_lengths_are_said(tmp_path: Path) -> None:
     assert "texts have 9 tokens (median), 51 at most; 1 longer than 20 is cut" in data.found
 
 
+def test_folders_called_train_and_test_are_those_parts(tmp_path: Path) -> None:
+    for part, rows in (("train", ROWS[:30]), ("test", ROWS[30:])):
+        (tmp_path / part).mkdir()
+        write(tmp_path / part / "own.csv", rows)
+    data = TextTable(path=str(tmp_path), valid_share=0.2).load()
+    assert [len(part) for part in (data.train, data.valid, data.test)] == [24, 6, 10]
+    how = "test as the files say, valid at random, seed 0, each class in the same share"
+    assert data.found[-1] == f"split: 24 train, 6 valid, 10 test ({how})"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "first"),
+    [
+        ("own.csv", ["text,label", "", *(f"word {i},{i % 2}" for i in range(20)), "", ""], 2),
+        ("own.tsv", ["text\tlabel", *(f"word {i}\t{i % 2}" for i in range(20)), "", "", ""], 22),
+        ("own.jsonl", ["", *(json.dumps({"text": f"word {i}", "label": i % 2}) for i in range(20)), "", " "], 1),
+    ],
+)
+def test_empty_lines_are_said(tmp_path: Path, name: str, lines: list[str], first: int) -> None:
+    path = tmp_path / name
+    path.write_text("\n".join(lines) + "\n")
+    found = TextTable(path=str(path)).load().found
+    assert f"skipped: empty lines (3), the first at {path}, line {first}" in found
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_file_is_an_array_or_lines(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "own.json"
+    path.write_text("\n" + json.dumps(ROWS, indent=indent))
+    assert [row.values for row in read_rows(path)] == ROWS
+    assert [row.place for row in read_rows(path)][:2] == [f"{path}, row 1", f"{path}, row 2"]
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    assert [row.values for row in read_rows(path)] == ROWS
+
+
 def test_what_changed_has_another_digest(tmp_path: Path) -> None:
     path = write(tmp_path / "own.csv")
     before = TextTable(path=str(path)).load().digest
@@ -125,7 +160,8 @@ def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         table = table.replace_schema_metadata({"huggingface": json.dumps(names)})
         pq.write_table(table, remote / "data" / f"{part}-00000-of-00001.parquet")
 
-    def fetch(name: str, *, repo_type: str, allow_patterns: list[str]) -> str:
+    def fetch(name: str, *, repo_type: str, revision: str | None, allow_patterns: list[str]) -> str:
+        assert revision is None
         asked.append((name, repo_type, "*.parquet" in allow_patterns))
         return str(remote)
 
@@ -175,6 +211,23 @@ def test_wrong_tables(tmp_path: Path, text: str, message: str) -> None:
         ("own.jsonl", b'{"text": 3, "label": 1}\n', "text must be a column of texts, got 3"),
         ("own.jsonl", b"[1, 2]\n", r"every line must be a JSON object, got '\[1, 2\]' in line 1 of .*own.jsonl"),
         ("own.jsonl", b'{"text": \n', "every line must be JSON, got line 1 of .*own.jsonl"),
+        (
+            "own.json",
+            b'[{"text": "a", "label": 1}, 2]',
+            "every row must be a JSON object, got '2' in row 2 of .*own.json",
+        ),
+        ("own.json", b'[{"text": "a"', r"data must be JSON, got .*own.json \("),
+        (
+            "own.csv",
+            b"text;label\na;1\n",
+            "columns of .*own.csv must be separated by commas, got semicolons in its first",
+        ),
+        ("own.csv", b"text\tlabel\na\t1\n", "must be separated by commas, got tabs in its first line; call it .tsv"),
+        (
+            "own.tsv",
+            b"text,label\na,1\n",
+            "columns of .*own.tsv must be separated by tabs, got commas in its first line",
+        ),
         ("own.csv", b"text,label\nfine,1\ncaf\xe9,0\n", "text must be UTF-8, got the byte 0xe9 in line 3 of .*own.csv"),
         ("own.parquet", b"no parquet", "data must be a Parquet file that can be read, got .*own.parquet"),
         ("own.png", b"\x89PNG", "a table must end in one of .csv, .tsv, .jsonl, .* got .png in"),

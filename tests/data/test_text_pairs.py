@@ -62,6 +62,62 @@ def test_parts_by_name(tmp_path: Path) -> None:
     assert "split: 30 train, 3 valid, 7 test (as the files say)" in data.found
 
 
+@pytest.mark.parametrize(
+    ("name", "lines", "wanted", "said"),
+    [
+        ("own.csv", ["en,de", *(f"{a},{b}" for a, b in PAIRS)], 0, "source in 'en', target in 'de'"),
+        ("own.tsv", ["German\tEnglish", *map("\t".join, PAIRS)], 0, "source in 'German', target in 'English'"),
+        ("own.tsv", ["id\ten\tde", *(f"7\t{a}\t{b}" for a, b in PAIRS)], 0, "source in 'en', target in 'de'"),
+        ("own.tsv", list(map("\t".join, PAIRS)), 0, "source in column 1, target in column 2; line 1 is a pair"),
+        ("own.jsonl", [json.dumps({"n": 1, "en": a, "de": b}) for a, b in PAIRS], 0, "source in 'en', target in 'de'"),
+        (
+            "own.tsv",
+            ["it\tes ist", *map("\t".join, PAIRS)],
+            1,
+            "source in column 1, target in column 2; line 1 is a pair",
+        ),
+    ],
+)
+def test_the_first_line_names_languages_or_is_a_pair(
+    tmp_path: Path, name: str, lines: list[str], wanted: int, said: str
+) -> None:
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
+    pairs, _, _, notes = TextPairs(path=str(tmp_path / name)).read(tmp_path / name)
+    assert [pair[:2] for pair in pairs[wanted:]] == PAIRS
+    assert notes == [said]
+
+
+def test_three_columns_without_names(tmp_path: Path) -> None:
+    path = tmp_path / "own.tsv"
+    path.write_text("".join(f"{i}\t{a}\t{b}\n" for i, (a, b) in enumerate(PAIRS)))
+    message = r"source and target must say which columns .* got '0', 'a dog 0', 'ein Hund 0' in .*own.tsv"
+    with pytest.raises(ValueError, match=message):
+        TextPairs(path=str(path)).load()
+    pairs, _, _, notes = TextPairs(path=str(path), source=2, target=3).read(path)
+    assert [pair[:2] for pair in pairs] == PAIRS
+    assert notes == ["source in column 2, target in column 3; line 1 is a pair"]
+    with pytest.raises(ValueError, match=r"source must name a column, got 'en'; there are '0', 'a dog 0'"):
+        TextPairs(path=str(path), source="en", target="de").load()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_long_pairs_are_left_out_whatever_part_they_fall_into(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "own.tsv"
+    path.write_text("".join(f"dog {i}{' long' * (30 if i % 3 == 0 else 1)}\tHund {i}\n" for i in range(90)))
+    config = TextPairs(path=str(path), tokenizer=Characters(), max_tokens=64, split_seed=seed)
+    data = config.load()
+    sizes = [len(part) for part in (data.train, data.valid, data.test)]
+    assert sizes in ([54, 3, 3], [52, 4, 4])  # without them, or as before if none of them is held out
+    assert f"skipped: pairs of more than 64 tokens (30), the first at {path}, line 1" in data.found
+
+
+def test_no_pair_is_short_enough(tmp_path: Path) -> None:
+    english, german = two_files(tmp_path)
+    config = TextPairs(path=str(english), target_path=str(german), tokenizer=Characters(), max_tokens=3)
+    with pytest.raises(ValueError, match="max_tokens must leave pairs to train on, got 3, less than any pair has"):
+        config.load()
+
+
 def test_empty_and_long_pairs_are_said(tmp_path: Path) -> None:
     pairs = [*PAIRS, ("", ""), ("x" * 300, "y")]
     english, german = two_files(tmp_path, pairs=pairs)

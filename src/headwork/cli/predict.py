@@ -130,6 +130,8 @@ class Predict(OfRunOrModel):
             raise ValueError("files must be images for this run: - reads a text from stdin, got -")
         if self.invert and not is_image:
             raise ValueError(f"invert is for images, got it for {self.run_folder}, which reads texts")
+        from headwork.data.table_files import is_table
+
         tables = [path for path in self.files if is_table(path)]
         if tables and not is_image:
             if len(tables) < len(self.files):
@@ -269,10 +271,6 @@ def warn_of_paper(path: Path, image: "Tensor", seen: "Tensor | None") -> None:
             f"{path} looks like {ink}, which the run has not seen (mean brightness {mean:.2f}, there {low:.2f} to "
             f"{high:.2f}): --invert swaps black and white"
         )
-
-
-def is_table(path: Path) -> bool:
-    return path.suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 
 
 def text_limit(run: "Run", description: "Description") -> int:

@@ -8,9 +8,10 @@ import math
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -19,20 +20,21 @@ from headwork import serialise
 from headwork.checks import check_file, check_positive, check_probability
 from headwork.data.examples import Dataset, check_seed
 from headwork.data.found import say_skipped
+from headwork.data.hub_data import find_data, find_files
 from headwork.data.mapped_tokens import mapped_tokens
-from headwork.data.splitting import check_exists, digest_of
+from headwork.data.splitting import by_part, digest_of, part_of_file
 from headwork.data.text_examples import MaskedExamples, WindowExamples
+from headwork.data.text_parts import Pieces, cut, read_column, say_cut
 from headwork.data.tokenizer import AnyTokenizer, BytePairs, Characters, Pretrained, Tokenizer, make_tokenizer
-from headwork.metric import SPLITS
 from headwork.tasks import MaskedTokens, NextToken
 
 IN_MEMORY = 2**26
 """Bytes of text whose tokens are kept in memory; those of more are in a file that is mapped."""
 TEXT_ENDINGS = (".txt", ".md")
+HUB_ENDINGS = ((".parquet",), (".txt",))
+"""On the Hub, where .md files are about the data; the first of which there are files."""
 LARGEST_TEXT = 2**30
 """Bytes; the tokens of a text take several times its memory."""
-HELD_OUT = 0.05
-"""The share of the text that is kept for validation, and again for the test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +62,14 @@ class TextOfTokens(serialise.Checked):
         """Other files in the user's folder."""
         return ()
 
+    def texts(self) -> Mapping[str, Pieces]:
+        """The text of each part that the user's files name; all of it to train on, if they name none."""
+        return {"train": self.pieces}
+
     def load(self, seed: int = 0) -> Dataset:
         """The first 90 % of the text to train on, then 5 % and 5 %; `seed` says where the training windows start.
 
+        Parts that files name are those; one that is missing beside them is the last 5 % of the training part.
         The tokens are those of the training part. Those of a text of more than `IN_MEMORY` bytes stay in a file.
 
         >>> text = BundledText(n_context=64).load()
@@ -70,31 +77,26 @@ class TextOfTokens(serialise.Checked):
         torch.Size([3, 64])
         """
         check_seed(seed)
-        files = self.files
+        files, texts = self.files, self.texts()
         is_small = sum(file.stat().st_size for file in files) <= IN_MEMORY
-        pieces: Callable[[], Iterable[str]] = self.pieces
         if is_small:
-            kept = list(self.pieces())
-            pieces = lambda: kept  # noqa: E731
-        n_characters = sum(map(len, pieces()))
-        if not any(piece.strip() for piece in pieces()):
+            texts = {part: partial(iter, list(pieces())) for part, pieces in texts.items()}
+        if not any(piece.strip() for pieces in texts.values() for piece in pieces()):
             raise ValueError(f"text must not be empty, got {', '.join(map(str, files))}")
-        n_held_out = int(n_characters * HELD_OUT)
-        bounds = (0, n_characters - 2 * n_held_out, n_characters - n_held_out, n_characters)
-        parts = dict(zip(SPLITS, pairwise(bounds), strict=True))
-        tokenizer = make_tokenizer(self.tokenizer, between(pieces(), *parts["train"]))
+        parts = cut(texts)
+        n_characters = sum(part.end - part.start for part in parts.values())
+        tokenizer = make_tokenizer(self.tokenizer, parts["train"])
         digest = (
             digest_of(files, files[0].parent if len(files) == 1 else Path(os.path.commonpath(files))) if files else None
         )
+        named = "" if len(texts) == 1 else f" of {' '.join(texts)}"
         ids = {}
-        for name, (start, end) in parts.items():
-            tokens = (
-                torch.tensor(each, dtype=torch.int32) for each in encoded(between(pieces(), start, end), tokenizer)
-            )
+        for name, part in parts.items():
+            tokens = (torch.tensor(each, dtype=torch.int32) for each in encoded(part, tokenizer))
             if is_small:
                 ids[name] = torch.cat([torch.empty(0, dtype=torch.int32), *tokens]).long()
             else:
-                ids[name] = mapped_tokens(f"{digest} {name} {tokenizer.to_json()}", tokens)
+                ids[name] = mapped_tokens(f"{digest} {name}{named} {tokenizer.to_json()}", tokens)
             if len(ids[name]) <= self.n_context:
                 raise ValueError(
                     f"n_context must be less than the tokens of each part, got n_context={self.n_context} and "
@@ -102,35 +104,29 @@ class TextOfTokens(serialise.Checked):
                 )
         train = WindowExamples(ids["train"], self.n_context, anywhere=True, seed=seed)
         valid, test = (WindowExamples(ids[name], self.n_context) for name in ("valid", "test"))
-        endings, others = " or ".join(TEXT_ENDINGS), self.left_out
-        skipped = say_skipped(len(others), f"files that do not end in {endings}", str(others[0]) if others else "")
+        others = self.left_out
+        endings = " or ".join(TEXT_ENDINGS) if not files or files[0].suffix != ".parquet" else ".parquet"
+        skipped = say_skipped(len(others), f"files that do not end in {endings}", str(next(iter(others), "")))
         found = (
             f"{n_characters:,} characters in {len(files):,} file{'s' if len(files) > 1 else ''}, "
             f"{len(tokenizer):,} different tokens",
             *([skipped] if skipped else []),
-            f"split: {', '.join(f'{len(each):,} {name}' for name, each in ids.items())} tokens, one after the other",
+            f"split: {', '.join(f'{len(each):,} {name}' for name, each in ids.items())} tokens, {say_cut(texts)}",
         )
         return Dataset(train, valid, test, NextToken(), tokenizer, found=found if files else (), digest=digest)
+
+
+def joined(files: Iterable[Path]) -> Iterator[str]:
+    """The texts of files one after the other, each on lines of its own."""
+    for number, file in enumerate(files):
+        if number:
+            yield "\n"
+        yield from read_column(file) if file.suffix.lower() == ".parquet" else read_pieces(file)
 
 
 def encoded(pieces: Iterable[str], tokenizer: AnyTokenizer) -> Iterator[list[int]]:
     for piece in pieces:  # of one text: nothing begins or ends with a piece
         yield tokenizer.encode(piece) if isinstance(tokenizer, Tokenizer) else tokenizer.encode(piece, special=False)
-
-
-def between(pieces: Iterable[str], start: int, end: int) -> Iterator[str]:
-    """The characters from start to end of a text in pieces.
-
-    >>> list(between(["abc", "def", "ghi"], 2, 7))
-    ['c', 'def', 'g']
-    """
-    place = 0
-    for piece in pieces:
-        if part := piece[max(start - place, 0) : max(end - place, 0)]:
-            yield part
-        place += len(piece)
-        if place >= end:
-            return
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,32 +139,41 @@ class BundledText(TextOfTokens):
 
 @dataclass(frozen=True, kw_only=True)
 class TextFile(TextOfTokens):
-    """A UTF-8 file, or all files in a folder that end in .txt or .md, in windows of `n_context` tokens."""
+    """A UTF-8 file, or all files in a folder that end in .txt or .md, in windows of `n_context` tokens.
+
+    Files called train, valid and test are those parts. The texts of a Parquet file, a folder of these, or a data set on
+    the Hub (`owner/name`, or `owner/name/configuration`) are read from its column `text`.
+    """
 
     path: str
 
     @property
     def files(self) -> tuple[Path, ...]:
-        path = check_exists(Path(self.path), "text")
+        path = find_data(self.path, HUB_ENDINGS, "text")
         if not path.is_dir():
             return (path,)
-        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in TEXT_ENDINGS and file.is_file())
-        if not found:
-            raise ValueError(
-                f"text must be a file or a folder with files such as {', '.join(TEXT_ENDINGS)}, got {path}"
-            )
-        return tuple(found)
+        for endings in (TEXT_ENDINGS, (".parquet",)) if path == Path(self.path) else HUB_ENDINGS:
+            if found := find_files(path, endings):
+                return tuple(found)
+        raise ValueError(f"text must be a file or a folder with files such as {', '.join(TEXT_ENDINGS)}, got {path}")
 
     @property
     def left_out(self) -> tuple[Path, ...]:
+        endings = {file.suffix.lower() for file in self.files} | {*TEXT_ENDINGS}
         inside = sorted(file for file in Path(self.path).rglob("*") if file.is_file() and file.name[0] != ".")
-        return tuple(file for file in inside if file.suffix.lower() not in TEXT_ENDINGS)
+        return tuple(file for file in inside if file.suffix.lower() not in endings)
 
     def pieces(self) -> Iterator[str]:
-        for number, file in enumerate(self.files):
-            if number:
-                yield "\n"
-            yield from read_pieces(file)
+        return joined(self.files)
+
+    def texts(self) -> Mapping[str, Pieces]:
+        files = self.files
+        folder = find_data(self.path, HUB_ENDINGS, "text")
+        said = {part_of_file(file, folder) for file in files} if folder.is_dir() else {None}
+        # Among other texts, one called "training" or "dev" is not a part.
+        if len(said - {None}) > 1 and ("train" in said or None not in said):
+            return {part: partial(joined, of_part) for part, of_part in by_part(files, folder).items()}
+        return {"train": partial(joined, files)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,12 +200,13 @@ class MaskedText(serialise.Checked):
         tokenizer = whole.tokenizer.with_mask()
         assert tokenizer.mask is not None
         of_both = tokenizer.mask, len(whole.tokenizer), self.mask_probability
-        return Dataset(
-            MaskedExamples(whole.train, *of_both, varies=True, seed=seed),
-            MaskedExamples(whole.valid, *of_both),
-            MaskedExamples(whole.test, *of_both),
-            MaskedTokens(),
-            tokenizer,
+        return replace(
+            whole,
+            train=MaskedExamples(whole.train, *of_both, varies=True, seed=seed),
+            valid=MaskedExamples(whole.valid, *of_both),
+            test=MaskedExamples(whole.test, *of_both),
+            task=MaskedTokens(),
+            tokenizer=tokenizer,
         )
 
 

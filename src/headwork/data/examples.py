@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -94,23 +94,47 @@ def split_by_label(labels: Sequence[int] | Int[ndarray, "example"], n_valid: int
 
 
 def take_apart(
-    labels: Int[ndarray, "example"], indices: Int[ndarray, "some"], n_taken: int, seed: int
+    labels: Int[ndarray, "example"],
+    indices: Int[ndarray, "some"],
+    n_taken: int,
+    seed: int,
+    sizes: Int[ndarray, "example"] | None = None,
+    n_kept: int = 1,
 ) -> tuple[Int[ndarray, "rest"], Int[ndarray, "taken"]]:
     """What `train_test_split(indices, test_size=n_taken, stratify=labels[indices])` of scikit-learn gives.
 
-    Written out, since to import that takes a second, which is as long as some epochs.
+    Written out, since to import that takes a second, which is as long as some epochs. With `sizes` an index stands for
+    a group of so many examples, which are counted, and of each label at least one group is taken if `n_kept` are left.
     """
     chance = np.random.RandomState(seed)
-    _, of_each, counts = np.unique(labels[indices], return_inverse=True, return_counts=True)
-    n_left = _shares(counts, len(indices) - n_taken, chance)
+    weights = np.ones(len(indices), dtype=np.int64) if sizes is None else sizes[indices]
+    _, of_each, n_members = np.unique(labels[indices], return_inverse=True, return_counts=True)
+    counts = np.bincount(of_each, weights=weights).astype(np.int64)
+    n_left = _shares(counts, int(counts.sum()) - n_taken, chance)
     n_out = _shares(counts - n_left, n_taken, chance)
     rest, taken = list[int](), list[int]()
-    by_label = np.split(np.argsort(of_each, kind="stable"), np.cumsum(counts)[:-1])
+    by_label = np.split(np.argsort(of_each, kind="stable"), np.cumsum(n_members)[:-1])
     for members, left, out in zip(by_label, n_left, n_out, strict=True):
         mixed = members[chance.permutation(len(members))]
-        rest.extend(mixed[:left])
-        taken.extend(mixed[left : left + out])
+        is_out = np.arange(len(mixed)) >= left if sizes is None else _choose_groups(weights[mixed], int(out), n_kept)
+        rest.extend(mixed[~is_out])
+        taken.extend(mixed[is_out])
     return indices[chance.permutation(rest)], indices[chance.permutation(taken)]
+
+
+def _choose_groups(sizes: Int[ndarray, "group"], n: int, n_kept: int) -> Bool[ndarray, "group"]:
+    """Groups of about n examples together, one group at least, but for `n_kept` groups.
+
+    A group of more than a tenth of them is taken only where the others are not enough, the smallest first, so that
+    copies of one example do not decide what is measured.
+    """
+    order = np.argsort(np.where(sizes > max(1, n // 10), sizes, 0), kind="stable")
+    is_taken, n_wanted = np.zeros(len(sizes), dtype=bool), max(n, 1)
+    for place, group in enumerate(order[: max(len(order) - n_kept, 0)]):
+        if sizes[group] <= n_wanted or place == 0:
+            is_taken[group] = True
+            n_wanted -= sizes[group]
+    return is_taken
 
 
 def _shares(counts: Int[ndarray, "label"], n: int, chance: np.random.RandomState) -> Int[ndarray, "label"]:

@@ -1,13 +1,16 @@
 """What was found in a user's data, in a few lines that are shown before training."""
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from headwork.data.examples import Split
 
 N_CLASSES_SHOWN = 12
+ROUNDING = 1.5
+"""Examples of a class that a part may have more or less than its share: one for each of two roundings, at most."""
 
 
 def say_classes(labels: Sequence[int], names: Sequence[str]) -> str:
@@ -60,16 +63,59 @@ def say_duplicates(what: str, keys: Sequence[Hashable], labels: Sequence[int], s
     )
 
 
-def say_split(split: Split, *, given: bool, seed: int, by_class: bool = True) -> str:
-    """The sizes of the parts.
+def say_split(
+    split: Split,
+    *,
+    given: Sequence[str | None],
+    seed: int,
+    labels: Sequence[int] | None = None,
+    names: Sequence[str] = (),
+) -> str:
+    """The sizes of the parts, which of them the files say, and for the others whether the classes have the same shares.
 
-    >>> say_split(Split([0, 1], [2], [3]), given=False, seed=0)
-    'split: 2 train, 1 valid, 1 test (at random, seed 0, each class in the same share)'
+    >>> say_split(Split([0, 1], [2], [3]), given=[None] * 4, seed=0)
+    'split: 2 train, 1 valid, 1 test (at random, seed 0)'
     """
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in zip(Split._fields, split, strict=True))
-    shares = ", each class in the same share" if by_class else ""
-    how = "as the files say" if given else f"at random, seed {seed}{shares}"
-    return f"split: {sizes} ({how})"
+    parts = {part: part in given for part in ("valid", "test")}
+    drawn = [part for part, is_given in parts.items() if not is_given]
+    if not drawn:
+        return f"split: {sizes} (as the files say)"
+    how = f"at random, seed {seed}"
+    if len(drawn) < len(parts):
+        how = f"{next(part for part in parts if part not in drawn)} as the files say, {drawn[0]} {how}"
+    counts = {name: Counter(labels[i] for i in getattr(split, name)) for name in ("train", *drawn)} if labels else {}
+    differs, absent = _say_shares(counts, names), _say_absent(counts, names)
+    same = ", each class in the same share" if counts and not differs else ""
+    return "; ".join([f"split: {sizes} ({how}{same})", *absent, *differs])
+
+
+def _say_shares(counts: Mapping[str, Counter[int]], names: Sequence[str]) -> list[str]:
+    """The class whose shares differ most between the parts, if they do by more than rounding."""
+    whole = sum(counts.values(), Counter[int]())
+    off = {
+        label: max(abs(found[label] - n * found.total() / whole.total()) for found in counts.values())
+        for label, n in sorted(whole.items())
+    }
+    worst = max(off, key=lambda label: off[label], default=-1)
+    if worst < 0 or off[worst] < ROUNDING:
+        return []
+    shares = ", ".join(f"{100 * found[worst] / found.total():.0f} % of {part}" for part, found in counts.items())
+    return [f"{names[worst]} is {shares}"]
+
+
+def _say_absent(counts: Mapping[str, Counter[int]], names: Sequence[str]) -> list[str]:
+    """The classes that a part has no example of."""
+    every = sorted(set().union(*counts.values()))
+    where: dict[tuple[str, ...], list[str]] = {}
+    for part, found in counts.items():
+        where.setdefault(tuple(names[label] for label in every if not found[label]), []).append(part)
+    return [f"no example of {_listed(absent)} in {' and '.join(parts)}" for absent, parts in where.items() if absent]
+
+
+def _listed(names: Sequence[str]) -> str:
+    n_more = len(names) - N_CLASSES_SHOWN
+    return ", ".join(names[:N_CLASSES_SHOWN]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def say_skipped(n: int, what: str, place: str) -> str | None:
@@ -79,3 +125,17 @@ def say_skipped(n: int, what: str, place: str) -> str | None:
     'skipped: empty texts (2), the first at a.csv, line 3'
     """
     return f"skipped: {what} ({n:,}), the first at {place}" if n else None
+
+
+@dataclass
+class Skipped:
+    """Counts what is left out, and remembers where the first of it is."""
+
+    n: int = 0
+    first: str = ""
+
+    def add(self, place: str) -> None:
+        self.n, self.first = self.n + 1, self.first or place
+
+    def say(self, what: str) -> str | None:
+        return say_skipped(self.n, what, self.first)

@@ -17,7 +17,8 @@ from headwork.data.examples import Dataset, check_seed
 from headwork.data.found import say_classes, say_duplicates, say_skipped, say_split
 from headwork.data.image_examples import ImageExamples
 from headwork.data.images import IMAGE_ENDINGS, open_image, read_image
-from headwork.data.splitting import NAMES, HeldOut, by_part, check_exists, part_of, share_out
+from headwork.data.parquet_images import find_image_folder
+from headwork.data.splitting import NAMES, HeldOut, by_part, part_of, share_out
 from headwork.data.text_table import check_classes, check_trained, sort_labels
 from headwork.tasks import Classification
 
@@ -31,6 +32,7 @@ IN_MEMORY = 2**30
 class ImageFolder(serialise.Checked):
     """A folder with a folder of images for each class, or with such folders in `train`, `valid` and `test`.
 
+    Or Parquet files with columns of images and labels, or the id of a data set on the Hub.
     Every image is resized to `size` (rows, columns), and is grey with `n_channels=1` and in colour with 3.
     """
 
@@ -49,7 +51,7 @@ class ImageFolder(serialise.Checked):
     def load(self, seed: int = 0) -> Dataset:
         """The images; `seed` drives the augmentation."""
         check_seed(seed)
-        root = check_exists(Path(self.path))
+        root, notes = find_image_folder(self.path)
         if not root.is_dir():
             raise ValueError(f"data must be a folder with a folder of images for each class, got the file {root}")
         files, names, given, others = find_classes(root)
@@ -76,10 +78,11 @@ class ImageFolder(serialise.Checked):
         found = (
             f"{len(files):,} images in {root}, {say_sizes(files)}",
             f"read as {self.size[0]} x {self.size[1]} pixels, {'grey' if self.n_channels == 1 else 'in colour'}",
+            *notes,
             say_skipped(len(others), "files that are no images", str(others[0]) if others else ""),
             say_classes(labels, classes),
             say_duplicates("images", keys, labels, split),
-            say_split(split, given="test" in given and "valid" in given, seed=self.split_seed),
+            say_split(split, given=given, seed=self.split_seed, labels=labels, names=classes),
             None
             if whole is not None
             else f"images are decoded for each batch: more than {IN_MEMORY // 2**20} MB of them",

@@ -1,7 +1,7 @@
 """Images as a pretrained model wants them: any image data set, through the preprocessing in the model's folder."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from einops import rearrange
@@ -26,7 +26,7 @@ class PreprocessedImages(serialise.Checked):
         train, valid, test = (
             PreprocessedExamples(part, preprocessing) for part in (whole.train, whole.valid, whole.test)
         )
-        return Dataset(train=train, valid=valid, test=test, task=whole.task)
+        return replace(whole, train=train, valid=valid, test=test)
 
 
 @dataclass(frozen=True, eq=False)

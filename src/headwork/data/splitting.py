@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -9,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from headwork.checks import nearest
-from headwork.data.examples import Split, split_by_label
+from headwork.data.examples import Split, take_apart
 from headwork.metric import SPLITS
 
 NAMES = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test", "testing")}
@@ -35,18 +36,43 @@ def part_of(path: Path) -> str | None:
     return found[0] if found else None
 
 
-def by_part(paths: Iterable[Path], folder: Path) -> dict[str, list[Path]]:
-    """The paths of each part, if every one of them names a part; an empty dict if none does."""
+def part_of_file(path: Path, folder: Path) -> str | None:
+    """The part that the name of a file says, or a folder between it and the `folder` of all; raise if they differ.
+
+    >>> files = "train/0000.csv", "reviews_test.csv", "ptb.valid.txt", "trains/0000.csv"
+    >>> [part_of_file(Path(name), Path()) for name in files]
+    ['train', 'test', 'valid', None]
+    """
+    inside = path.relative_to(folder)
+    said = {_part_in(name) for name in inside.parts} - {None}
+    if len(said) > 1:
+        which = " and ".join(part for part in SPLITS if part in said)
+        raise ValueError(f"a file must name one part, got {inside.as_posix()}, which names {which}")
+    return said.pop() if said else None
+
+
+def _part_in(name: str) -> str | None:
+    """The part that the first word says or, if it says none, the only part that is said by any."""
+    words = set(re.split(r"[^a-z]+", name.lower()))
+    found = [part for part, names in NAMES.items() if words & set(names)]
+    return part_of(Path(name)) or (found[0] if len(found) == 1 else None)
+
+
+def by_part(paths: Iterable[Path], folder: Path, *, leave_out: bool = False) -> dict[str, list[Path]]:
+    """The paths of each part, if every one of them names a part; an empty dict if none does.
+
+    Where some name a part and others do not, these are an error, or left out.
+    """
     paths = sorted(paths)
-    parts = {path: part_of(path) for path in paths}
+    parts = {path: part_of_file(path, folder) for path in paths}
     named = {path: part for path, part in parts.items() if part is not None}
     if not named:
         return {}
-    if len(named) < len(paths):
-        other = next(path.name for path in paths if parts[path] is None)
+    if len(named) < len(paths) and not leave_out:
+        one, other = next(iter(named)), next(path for path in paths if parts[path] is None)
         raise ValueError(
             f"all files of {folder} must name a part (train, valid or dev, test), or none, got "
-            f"{next(iter(named)).name} beside {other}"
+            f"{one.relative_to(folder).as_posix()} beside {other.relative_to(folder).as_posix()}"
         )
     found: dict[str, list[Path]] = {}
     for path, part in named.items():
@@ -56,57 +82,77 @@ def by_part(paths: Iterable[Path], folder: Path) -> dict[str, list[Path]]:
     return {part: found[part] for part in SPLITS if part in found}
 
 
+def files_by_part(
+    files: Sequence[Path], root: Path, *, leave_out: bool = False
+) -> tuple[dict[str, list[Path]], list[Path]]:
+    """The files of each part (that of files which name none is ""), and those that are left out; `root` may be one."""
+    if not root.is_dir():
+        return {"": [root]}, []
+    parts = by_part(files, root, leave_out=leave_out) or {"": sorted(files)}
+    used = {file for of_part in parts.values() for file in of_part}
+    return parts, [file for file in files if file not in used]
+
+
 def share_out(
     labels: Sequence[int], keys: Sequence[Hashable], given: Sequence[str | None], shares: HeldOut, seed: int
 ) -> Split:
     """The indices of each part: what the data says, and for the rest of `train` a seeded split of the missing parts.
 
-    Each part has each label in the same share, and examples with the same key (duplicates) are all on one side.
+    Each part has each label in the same share as far as that can be, while examples with the same key (duplicates) are
+    all on one side: that of training, if they are many. Every label is in the training part.
 
     >>> split = share_out([0, 1] * 10, list("aabbcdefghijklmnopqr"), [None] * 20, HeldOut(0.2, 0.2), seed=0)
     >>> [len(part) for part in split], any({0, 1} <= set(part) for part in split)
-    ([11, 4, 5], True)
+    ([12, 4, 4], True)
     """
-    held_out: dict[str, list[int]] = {
-        part: [i for i, each in enumerate(given) if each == part] for part in ("valid", "test")
-    }
+    held_out = {part: [i for i, each in enumerate(given) if each == part] for part in HeldOut._fields}
     rest = [i for i, part in enumerate(given) if part in (None, "train")]
-    missing = [part for part in ("valid", "test") if not held_out[part]]
+    missing = [part for part in ("test", "valid") if not held_out[part]]
     if not missing:
         return Split(rest, held_out["valid"], held_out["test"])
+    groups = _groups(rest, keys)
+    of_group = np.array([Counter(labels[i] for i in group).most_common(1)[0][0] for group in groups])
+    n_labels = len({labels[i] for i in rest})
+    _check_enough(len(rest), len(groups), n_labels, missing, shares)
+    sizes = np.array(list(map(len, groups))) if len(groups) < len(rest) else None
+    left, chosen = np.arange(len(groups)), dict[str, list[int]]()
+    for n_after, part in zip((len(missing), 1), missing, strict=False):  # parts that are still to be filled
+        n_taken = _n_taken(part, shares, len(rest), n_labels)
+        left, taken = take_apart(of_group, left, n_taken, seed, sizes, n_after)
+        chosen[part] = taken.tolist()
+    learned = {labels[i] for group in left for i in groups[group]}
+    for part, of_part in chosen.items():
+        members = [groups[group] for group in of_part]
+        held_out[part] = sorted(i for group in members if learned >= {labels[i] for i in group} for i in group)
+    elsewhere = {i for part in missing for i in held_out[part]}
+    return Split([i for i in rest if i not in elsewhere], held_out["valid"], held_out["test"])
+
+
+def _groups(indices: Iterable[int], keys: Sequence[Hashable]) -> list[list[int]]:
+    """The indices of each key."""
     members: dict[Hashable, list[int]] = {}
-    for i in rest:
+    for i in indices:
         members.setdefault(keys[i], []).append(i)
-    groups = list(members.values())
-    of_group = [labels[group[0]] for group in groups]
-    n_labels = len(set(of_group))
-    sizes = {
-        part: max(n_labels, round(share * len(groups))) if part in missing else 0
-        for part, share in zip(("valid", "test"), shares, strict=True)
-    }
-    if sum(sizes.values()) + n_labels > len(groups):
+    return list(members.values())
+
+
+def _n_taken(part: str, shares: HeldOut, n_examples: int, n_labels: int) -> int:
+    return max(n_labels, round(getattr(shares, part) * n_examples))
+
+
+def _check_enough(n_examples: int, n_different: int, n_labels: int, missing: Sequence[str], shares: HeldOut) -> None:
+    """Raise if the parts that are missing cannot have examples of each label."""
+    n_parts = len(missing) + 1
+    if n_different < n_parts * n_labels:
+        of_each = f" of each of the {n_labels} classes" if n_labels > 1 else ""
         raise ValueError(
-            f"there must be {len(missing) + 1} or more different examples of each of the {n_labels} classes, "
-            f"one for each part, got {len(groups)} different examples"
+            f"there must be {n_parts} or more different examples{of_each}, one for each part, "
+            f"got {n_different} different examples"
         )
-    if len(missing) == 2:
-        split = split_by_label(of_group, sizes["valid"], sizes["test"], seed)
-        chosen = {"valid": split.valid, "test": split.test}
-    else:
-        chosen = {missing[0]: _take(of_group, sizes[missing[0]], seed)}
-    taken = {index for part in chosen.values() for index in part}
-    for part, indices in chosen.items():
-        held_out[part] = sorted(i for index in indices for i in groups[index])
-    train = sorted(i for index, group in enumerate(groups) if index not in taken for i in group)
-    return Split(train, held_out["valid"], held_out["test"])
-
-
-def _take(labels: Sequence[int], n: int, seed: int) -> list[int]:
-    """So many of the indices, each label in the same share."""
-    from headwork.data.examples import take_apart
-
-    _, taken = take_apart(np.asarray(labels), np.arange(len(labels)), n, seed)
-    return sorted(taken.tolist())
+    if n_examples - sum(_n_taken(part, shares, n_examples, n_labels) for part in missing) < n_labels:
+        names = " and ".join(f"{part}_share" for part in sorted(missing, reverse=True))
+        values = " and ".join(f"{getattr(shares, part):g}" for part in sorted(missing, reverse=True))
+        raise ValueError(f"{names} must leave {n_labels} or more of {n_examples} examples to train on, got {values}")
 
 
 def digest_of(files: Iterable[Path], root: Path) -> str:

@@ -1,4 +1,4 @@
-"""Tables in files, row by row: CSV, TSV, JSON lines and Parquet.
+"""Tables in files, row by row: CSV, TSV, JSON lines, a JSON array and Parquet.
 
 CSV is read with its quotes; TSV is split on tabs, and a quote in it is a character like any other.
 """
@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headwork.checks import check_file
+from headwork.data.found import Skipped
 from headwork.extras import need
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 LONGEST_FIELD = 2**27
+LARGEST_ARRAY = 2**30
+"""Bytes of a JSON array, which is read at once."""
 
 
 class Row(NamedTuple):
@@ -24,8 +27,17 @@ class Row(NamedTuple):
     values: dict[str, object]
 
 
-def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
-    """The rows of a table; raise for one that is not like the others.
+def is_table(path: Path) -> bool:
+    """Whether the name of a file ends as that of a table.
+
+    >>> is_table(Path("reviews.JSON")), is_table(Path("reviews.txt"))
+    (True, False)
+    """
+    return path.suffix.lower() in TABLE_ENDINGS
+
+
+def read_rows(path: Path, columns: Sequence[str] | None = None, empty_lines: Skipped | None = None) -> Iterator[Row]:
+    """The rows of a table; raise for one that is not like the others, and count the lines that are empty.
 
     A CSV or TSV file names its columns in the first line, unless they are given.
 
@@ -35,13 +47,14 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]
     >>> [row.values for row in read_rows(path)]
     [{'text': 'good, very good', 'label': '1'}, {'text': 'bad', 'label': '0'}]
     """
+    empty_lines = Skipped() if empty_lines is None else empty_lines
     match path.suffix.lower():
-        case ".csv":
-            return _delimited(path, columns)
-        case ".tsv":
-            return _delimited(path, columns)
+        case ".csv" | ".tsv":
+            return _delimited(path, columns, empty_lines)
+        case ".json" if _is_array(path):
+            return _json_array(path)
         case ".jsonl" | ".ndjson" | ".json":
-            return _json_lines(path)
+            return _json_lines(path, empty_lines)
         case ".parquet":
             return _parquet(path)
         case ending:
@@ -77,12 +90,17 @@ def find_column(columns: Sequence[str], said: str | None, names: Sequence[str], 
         if said not in columns:
             raise ValueError(f"{what} must name a column, got {said!r}; {there}")
         return said
-    by_name = {column.strip().lower(): column for column in reversed(columns)}
-    found = [by_name[name] for name in names if name in by_name]
-    if not found:
+    found = usual_column(columns, names)
+    if found is None:
         how = "--column NAME" if what == "column" else f"{what}=NAME, or --set data.{what}=NAME on the command line"
         raise ValueError(f"{what} must be given ({how}), since no column is called {' or '.join(names[:4])}; {there}")
-    return found[0]
+    return found
+
+
+def usual_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
+    """The first of the usual names that the table has."""
+    by_name = {column.strip().lower(): column for column in reversed(columns)}
+    return next((by_name[name] for name in names if name in by_name), None)
 
 
 def is_missing(value: object) -> bool:
@@ -109,29 +127,38 @@ def class_names(path: Path, column: str) -> tuple[str, ...] | None:
 
 
 def first_cells(path: Path) -> list[str]:
-    """The first line of a CSV or TSV file."""
-    return next(_cells(path), (1, []))[1]
+    """The cells of the first line of a CSV or TSV file that is not empty."""
+    return next(_cells(path, Skipped()), (1, []))[1]
 
 
-def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _cells(path: Path, empty_lines: Skipped) -> Iterator[tuple[int, list[str]]]:
     """The number and the cells of each line that is not empty."""
+    for number, cells in _all_cells(path):
+        if cells:
+            yield number, cells
+        else:
+            empty_lines.add(f"{path}, line {number}")
+
+
+def _all_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     lines = read_lines(path)
     if path.suffix.lower() == ".tsv":
-        yield from ((number, line.split("\t")) for number, line in enumerate(lines, start=1) if line)
+        yield from ((number, line.split("\t") if line else []) for number, line in enumerate(lines, start=1))
         return
     csv.field_size_limit(LONGEST_FIELD)
     reader = csv.reader((line + "\n" for line in lines), strict=True)
     try:
-        yield from ((reader.line_num, cells) for cells in reader if cells)
+        yield from ((reader.line_num, cells) for cells in reader)
     except csv.Error as error:
         wrong = f"one that cannot be read ({error}, near line {reader.line_num})"
         raise ValueError(f"{path} must be a CSV file, got {wrong}") from None
 
 
-def _delimited(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
-    for number, values in _cells(path):
+def _delimited(path: Path, columns: Sequence[str] | None, empty_lines: Skipped) -> Iterator[Row]:
+    for number, values in _cells(path, empty_lines):
         if columns is None:
             columns = values
+            check_delimiter(path, columns)
             if len(set(columns)) < len(columns):
                 raise ValueError(f"the columns of {path} must have different names, got {', '.join(columns)}")
             continue
@@ -145,9 +172,39 @@ def _delimited(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
         raise ValueError(f"a table must have a first line with the names of its columns, got the empty {path}")
 
 
-def _json_lines(path: Path) -> Iterator[Row]:
+def check_delimiter(path: Path, columns: Sequence[str]) -> None:
+    """Raise if the first line is one cell that something else than the delimiter takes apart."""
+    names = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    others = [each for each in names if each != delimiter and each in columns[0]]
+    if len(columns) == 1 and others:
+        raise ValueError(
+            f"the columns of {path} must be separated by {names[delimiter]}, got {names[others[0]]} in its first line"
+            f"{'; call it .tsv' if others[0] == chr(9) else ''}"
+        )
+
+
+def _is_array(path: Path) -> bool:
+    first = next((line for line in read_lines(path) if line.strip()), "")
+    return first.lstrip().startswith("[")
+
+
+def _json_array(path: Path) -> Iterator[Row]:
+    check_file(path, "data", LARGEST_ARRAY)
+    try:
+        rows = json.loads("\n".join(read_lines(path)))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"data must be JSON, got {path} ({error})") from None
+    for number, values in enumerate(rows, start=1):
+        if not isinstance(values, dict):
+            raise ValueError(f"every row must be a JSON object, got {str(values)[:40]!r} in row {number} of {path}")
+        yield Row(f"{path}, row {number}", values)
+
+
+def _json_lines(path: Path, empty_lines: Skipped) -> Iterator[Row]:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
+            empty_lines.add(f"{path}, line {number}")
             continue
         try:
             values = json.loads(line)

@@ -11,10 +11,10 @@ import torch
 from headwork import serialise
 from headwork.checks import Probability, check_positive
 from headwork.data.examples import Dataset, Split
-from headwork.data.found import say_classes, say_duplicates, say_lengths, say_skipped, say_split
-from headwork.data.hub_data import find_data
+from headwork.data.found import Skipped, say_classes, say_duplicates, say_lengths, say_skipped, say_split
+from headwork.data.hub_data import find_data, find_files
 from headwork.data.reviews import LabelledTexts, ReviewTexts, bag_of_words_accuracy
-from headwork.data.splitting import HeldOut, by_part, digest_of, share_out
+from headwork.data.splitting import HeldOut, digest_of, files_by_part, share_out
 from headwork.data.table_files import TABLE_ENDINGS, class_names, find_column, is_missing, read_rows
 from headwork.data.text_examples import Rows, TextExamples
 from headwork.data.tokenizer import BytePairs, Pretrained, Words, make_tokenizer
@@ -23,6 +23,8 @@ from headwork.tasks import Classification
 TEXT_COLUMNS = ("text", "sentence", "content", "review", "document", "message", "comment", "body", "tweet", "title")
 LABEL_COLUMNS = ("label", "class", "category", "sentiment", "target", "labels", "stars", "rating", "verdict", "y")
 MANY_CLASSES = 1000
+NO_LABEL = -1
+"""What stands for none where classes have numbers and names, as in the test parts of some data sets on the Hub."""
 
 NO_LIMIT = 10**9
 
@@ -76,7 +78,7 @@ class TextTable(serialise.Checked):
             say_classes(table.labels, table.names),
             say_lengths("texts", lengths, self.max_tokens),
             say_duplicates("texts", keys, table.labels, split),
-            say_split(split, given="test" in table.given and "valid" in table.given, seed=self.split_seed),
+            say_split(split, given=table.given, seed=self.split_seed, labels=table.labels, names=table.names),
         )
         return Dataset(
             train,
@@ -91,22 +93,25 @@ class TextTable(serialise.Checked):
     def read(self) -> TableTexts:
         """The texts and labels of all files."""
         path = find_data(self.path)
-        parts = find_tables(path)
+        parts, other_files = find_tables(path, of_hub=path != Path(self.path))
         files = [(file, part) for part, files in parts.items() for file in files]
         texts, labels, given, columns = list[str](), list[str](), list[str | None](), dict[str, str]()
-        n_empty, first_empty = 0, ""
+        empty_lines, empty, unlabelled = Skipped(), Skipped(), Skipped()
         for file, part in files:
             of_text = of_label = None
             names: tuple[str, ...] | None = None
-            for place, values in read_rows(file):
+            for place, values in read_rows(file, empty_lines=empty_lines):
                 if of_text is None or of_label is None:
                     of_text = find_column(list(values), self.text, TEXT_COLUMNS, "text", file)
                     of_label = find_column(list(values), self.label, LABEL_COLUMNS, "label", file)
-                    names = class_names(file, of_label)
+                    names = self.class_names(file, of_label)
                     columns[of_text] = of_label
                 text = values.get(of_text)
                 if is_missing(text):
-                    n_empty, first_empty = n_empty + 1, first_empty or place
+                    empty.add(place)
+                    continue
+                if names is not None and values.get(of_label) == NO_LABEL:
+                    unlabelled.add(place)
                     continue
                 if not isinstance(text, str):
                     raise ValueError(f"text must be a column of texts, got {text!r} in {place}")
@@ -121,7 +126,10 @@ class TextTable(serialise.Checked):
         which = ", ".join(f"text in {text!r}, label in {label!r}" for text, label in columns.items())
         notes = [
             f"{len(texts):,} texts in {path} ({which})",
-            say_skipped(n_empty, "empty texts", first_empty),
+            empty_lines.say("empty lines"),
+            empty.say("empty texts"),
+            unlabelled.say(f"texts without a label ({NO_LABEL})"),
+            say_skipped(len(other_files), "files that name no part", str(next(iter(other_files), ""))),
         ]
         return TableTexts(
             texts,
@@ -131,6 +139,10 @@ class TextTable(serialise.Checked):
             [note for note in notes if note],
             digest_of([file for file, _ in files], path),
         )
+
+    def class_names(self, file: Path, column: str) -> tuple[str, ...] | None:
+        """The names of the classes whose numbers are in the column, if they are known."""
+        return class_names(file, column)
 
     def _split(self, table: TableTexts) -> tuple[Split, list[str]]:
         keys = [words_of(text) for text in table.texts]
@@ -149,18 +161,15 @@ class TextTable(serialise.Checked):
         return bag_of_words_accuracy(parts.train, parts.test)
 
 
-def find_tables(path: Path) -> dict[str, list[Path]]:
-    """The files of each part; the part of files that name none is ""."""
-    if not path.is_dir():
-        return {"": [path]}
-    tables = [
-        file
-        for file in path.rglob("*")
-        if file.suffix.lower() in TABLE_ENDINGS and file.is_file() and not file.name.startswith(".")
-    ]
-    if not tables:
+def find_tables(path: Path, *, of_hub: bool = False) -> tuple[dict[str, list[Path]], list[Path]]:
+    """The files of each part (that of files which name none is ""), and those that are left out.
+
+    A data set on the Hub may have files of other parts, such as texts without labels.
+    """
+    tables = find_files(path, TABLE_ENDINGS)
+    if path.is_dir() and not tables:
         raise ValueError(f"data must be a folder with files such as {', '.join(TABLE_ENDINGS)}, got {path}")
-    return by_part(tables, path) or {"": sorted(tables)}
+    return files_by_part(tables, path, leave_out=of_hub)
 
 
 def words_of(text: str) -> str:
@@ -184,7 +193,8 @@ def read_label(value: object, names: Sequence[str] | None, column: str, place: s
         value = int(value)
     if isinstance(value, dict | list):
         raise ValueError(f"label must be a name or a whole number, got {value!r} in the column {column!r} of {place}")
-    if names is not None and isinstance(value, int):
+    if names is not None and (isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal())):
+        value = int(value)
         if not 0 <= value < len(names):
             raise ValueError(
                 f"label must lie in 0 .. {len(names) - 1}, got {value} in the column {column!r} of {place}"

@@ -36,13 +36,17 @@ def find_folder(folder: Path | str) -> Path:
     return found
 
 
-def fetch_snapshot(name: str, patterns: tuple[str, ...], kind: Literal["model", "dataset"] = "model") -> Path:
+def fetch_snapshot(
+    name: str, patterns: tuple[str, ...], kind: Literal["model", "dataset"] = "model", revision: str | None = None
+) -> Path:
     """The folder to which the library has fetched what a repository on the Hub has of the files."""
     import huggingface_hub
     from huggingface_hub import errors
 
     try:
-        return Path(huggingface_hub.snapshot_download(name, repo_type=kind, allow_patterns=list(patterns)))
+        return Path(
+            huggingface_hub.snapshot_download(name, repo_type=kind, revision=revision, allow_patterns=list(patterns))
+        )
     except (errors.RepositoryNotFoundError, errors.GatedRepoError, errors.HFValidationError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(

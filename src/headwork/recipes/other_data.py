@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 
 import torch
 
 from headwork.checks import nearest
-from headwork.data import Examples, ImageFolder, TextFile, TextPairs, TextTable, Tokenizer
+from headwork.data import Examples, ImageFolder, PreprocessedImages, TextFile, TextPairs, TextTable, Tokenizer
 from headwork.data.hub_data import find_data
 from headwork.data.image_examples import ImageExamples
 from headwork.data.image_folder import ImageFiles, find_classes
+from headwork.data.parquet_images import find_image_folder
 from headwork.data.reviews import encode_starts
-from headwork.data.splitting import check_exists
 from headwork.data.text_examples import PairExamples, Rows, TextExamples, WindowExamples
 from headwork.models import describe
 from headwork.recipes.overrides import override
@@ -33,14 +32,14 @@ def other_examples(run: Run, paths: Sequence[str], settings: Mapping[str, object
     data = override(config, settings).data if settings else config.data
     labels = getattr(run.task, "labels", ())
     if isinstance(data, ImageFolder):
-        files, names, _, _ = find_classes(check_exists(Path(data.path)))
+        files, names, _, _ = find_classes(find_image_folder(data.path)[0])
         images = ImageFiles(tuple(files), data.size, data.n_channels)
-        return ImageExamples(images, torch.tensor(_numbered(names, labels, data.path)))
+        return ImageExamples(images, torch.tensor(_numbered(names, labels, data.path, run.config.data)))
     if run.tokenizer is None:
         raise ValueError(f"run must have a tokenizer to read texts, got {run.folder}, which has none")
     if isinstance(data, TextTable):
         table = data.read()
-        numbers = _numbered([table.names[label] for label in table.labels], labels, data.path)
+        numbers = _numbered([table.names[label] for label in table.labels], labels, data.path, run.config.data)
         rows = Rows.of(encode_starts(table.texts, run.tokenizer, data.max_tokens))
         return TextExamples(rows, torch.tensor(numbers))
     if isinstance(data, TextPairs):
@@ -55,8 +54,11 @@ def other_examples(run: Run, paths: Sequence[str], settings: Mapping[str, object
     return WindowExamples(ids, data.n_context)
 
 
-def _numbered(names: Sequence[str], labels: Sequence[str], where: str) -> list[int]:
+def _numbered(names: Sequence[str], labels: Sequence[str], where: str, of_run: object) -> list[int]:
+    """The index of each label; where the data of the run numbers its labels itself, a number is one too."""
     index = {label: number for number, label in enumerate(labels)}
+    if not isinstance(of_run, TextTable | ImageFolder | PreprocessedImages):  # those are in alphabetical order
+        index = {str(number): number for number in range(len(labels))} | index
     for name in names:
         if name not in index:
             raise ValueError(f"labels of {where} must be those of the run, got {name!r}{nearest(name, labels)}")
