@@ -11,13 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwork import functional as hf
+from headwork.functional.processor import processor_name
 
 MODES = ("before", "after", "kept")
 
@@ -109,14 +109,6 @@ def denormal_share() -> tuple[float, float]:
     return plain, ours
 
 
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return "an unknown processor"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=15)
@@ -126,7 +118,7 @@ def main() -> None:
         print(json.dumps(seconds(*arguments.child, arguments.turns)))
         return
     plain, ours = denormal_share()
-    print(f"{processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    print(f"{processor_name()}, {torch.get_num_threads()} threads, torch {torch.__version__}")
     print(f"denormal row weights of the Gaussian heads: {plain:.1%} by a plain softmax, {ours:.1%} by headwork\n")
     print("| milliseconds | flushed before the threads | flushed after | kept |\n|---|---|---|---|")
     for case in CASES:

@@ -53,7 +53,7 @@ def test_what_was_found_and_an_estimate_are_said(
     words = said.out + said.err
     assert "60 texts in" in words
     assert "2 classes: against (30), for (30)" in words
-    assert "of memory beside the data" in words
+    assert "of memory with PyTorch and the data" in words
 
 
 def test_batches_are_smaller_for_few_examples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

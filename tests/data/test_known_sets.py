@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from headwork.data import Cifar10, Cifar100, FashionMnist, Mnist, Multi30k, Sst2, TinyShakespeare, cifar
+from headwork.data import Cifar10, Cifar100, FashionMnist, Mnist, Multi30k, Sst2, TinyShakespeare, cifar, download
 from headwork.data.download import KnownSet, Remote, fetch
-from headwork.data.idx_images import FILES
+from headwork.data.idx_images import FASHION, FILES, MNIST
+from headwork.data.known_texts import MULTI30K, SHAKESPEARE, SST2
 
 LITTLE = {"n_valid": 10}
 
@@ -299,6 +300,57 @@ def test_a_packed_text_is_verified_unpacked(tmp_path: Path, server: Server) -> N
     remote = Remote(f"{server.home}/train.en.gz", "sha256:" + hashlib.sha256(b"a dog\n").hexdigest(), unpacked=True)
     fetch(remote, tmp_path)
     assert (tmp_path / "train.en").read_bytes() == b"a dog\n"
+
+
+HTML, CUT = b"<html>log in to the hotel</html>", gzip.compress(b"a dog\n" * 100)[:-6]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(b"another\n"), r"train.en.gz must have the sha256 .*, got .*: nothing is kept of it"),
+        (HTML, r"train.en.gz must be a whole .gz file, got one that begins with b'<html>.*Not a gzipped file"),
+        (CUT, r"train.en.gz must be a whole .gz file, got one that begins with .*ended before the end-of-stream"),
+    ],
+    ids=["other contents", "a page", "cut"],
+)
+def test_a_packed_text_that_is_wrong_keeps_nothing_and_says_what_to_do(
+    tmp_path: Path, server: Server, content: bytes, message: str
+) -> None:
+    server.files["train.en.gz"] = content
+    checksum = "sha256:" + hashlib.sha256(b"a dog\n").hexdigest()
+    remote = Remote(f"{server.home}/train.en.gz", checksum, unpacked=True)
+    known = KnownSet("the set", ("the-set",), ("train.en",), (remote,))
+    with pytest.raises(RuntimeError, match=f"the set is not on this machine, and .*{message}.*Bring http.*--data-dir"):
+        known.find()
+    assert list((tmp_path / "cache" / "data" / "the-set").iterdir()) == []
+
+
+def test_whoever_waits_for_a_download_is_told(
+    tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "SAID_EVERY", -1.0)
+    monkeypatch.setattr(download, "BLOCK", 600_000)
+    server.files["x.bin"] = b"z" * 1_000_000
+    remote = Remote(f"{server.home}/x.bin", "md5:" + hashlib.md5(server.files["x.bin"]).hexdigest(), 1_000_000)
+    known = KnownSet("the set", ("the-set",), ("x.bin",), (remote,))
+    known.find()
+    assert capsys.readouterr().err.splitlines() == [
+        f"fetching the set from {server.home}/x.bin, 1.0 MB",
+        "0.6 MB of 1.0 MB",
+        "1.0 MB of 1.0 MB",
+    ]
+    known.find()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("RANK", "1")
+    fetch(remote, tmp_path / "other")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("known", [cifar.CIFAR10, cifar.CIFAR100, MNIST, FASHION, MULTI30K, SST2, SHAKESPEARE])
+def test_every_file_of_a_known_set_has_a_size(known: KnownSet) -> None:
+    assert known.remotes
+    assert all(remote.n_bytes for remote in known.remotes)
 
 
 def test_offline_it_is_said_where_to_put_it(server: Server) -> None:

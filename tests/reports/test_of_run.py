@@ -33,12 +33,10 @@ def test_translations_beside_the_true_ones(tmp_path: Path) -> None:
     assert (source, truth) == tuple(run.tokenizer.decode(each[0].tolist()) for each in (batch.source, batch.target))
     assert ours[: len(truth)] == run.tokenizer.decode(ids[0].tolist())[: len(truth)]
     assert verdict == ("" if ours == truth else "wrong")
-    facts = {"date": "1 May 2026", "seconds": 3725.4, "command": "headwork train dates"}
-    page = report_run(run, data, model, result.evaluation, **facts).read_text()
+    page = report_run(run, data, model, result.evaluation, seconds=3725.4).read_text()
     assert "Samples" in page
     assert "label smoothing (0.1)" in page
-    for fact in ("1 May 2026", "1:02:05", "headwork train dates"):
-        assert f"<dd>{fact}</dd>" in page
+    assert "<dd>1:02:05</dd>" in page
     versions = f"headwork {version('headwork')}, PyTorch {torch.__version__}, Python {platform.python_version()}"
     assert f'<div class="long"><dt>versions</dt><dd>{versions}</dd></div>'.replace("PyTorch", "Py<wbr>Torch") in page
     assert "Encoder<wbr>Decoder" in page  # no other place to break it

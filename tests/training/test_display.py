@@ -1,10 +1,15 @@
 """What the user sees: a bar in a terminal, plain lines elsewhere."""
 
 import io
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from rich.console import Console
 
+import headwork as hw
+from headwork.data import Digits
 from headwork.tasks import Classification, Translation
 from headwork.training import display
 from headwork.training.display import Bar, Display, Lines, Quiet, make_display, show
@@ -61,6 +66,42 @@ def test_which_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for is_terminal, kind in ((False, Lines), (True, Bar)):
         monkeypatch.setattr("sys.stderr.isatty", lambda answer=is_terminal: answer)
         assert isinstance(make_display(), kind)
+
+
+def test_of_many_processes_the_first_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank, kind in (("0", Lines), ("1", Quiet)):
+        monkeypatch.setenv("RANK", rank)
+        assert type(make_display()) is kind
+
+
+def train_one_step(folder: Path, **options: object) -> None:
+    data = Digits()
+    model = hw.models.ResNetConfig(n_classes=10, n_channels=1, n_blocks=1, widths=(4,))
+    training = hw.training.TrainingConfig(steps=1, batch_size=8)
+    hw.train(model, replace(data.load(), found=("1,797 digits",)), training, out=folder, **options)
+
+
+def test_train_says_what_was_found_and_what_it_will_take(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train_one_step(tmp_path / "run")
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert out == ""
+    assert lines[:2] == [f"run in {tmp_path / 'run'}", "1,797 digits"]
+    assert lines[2].endswith("of memory with PyTorch and the data")
+    assert "valid: loss" in lines[3]
+
+
+def test_train_can_be_silent_or_shown_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Own(Quiet):
+        said: ClassVar[list[str]] = []
+
+        def say(self, text: str) -> None:
+            self.said.append(text)
+
+    train_one_step(tmp_path / "silent", display=False)
+    train_one_step(tmp_path / "shown", display=Own())
+    assert capsys.readouterr() == ("", "")
+    assert "1,797 digits" in Own.said
 
 
 def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,7 @@ class Ears(Quiet):
 
     def say(self, text: str) -> None:
         """What a run will take is measured: another number each time."""
-        is_estimate = text.endswith(" of memory beside the data")
+        is_estimate = text.endswith(" of memory with PyTorch and the data")
         (self.estimates if is_estimate else self.said).append(text)
 
 

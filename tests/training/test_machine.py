@@ -12,7 +12,14 @@ from headwork.functional.processor import ANSWERS
 from headwork.training import machine, train_run
 from headwork.training.checkpoints import checkpoints
 from headwork.training.config import Strategy, TrainingConfig
-from headwork.training.machine import check_device, check_precision, describe_load, keep_memory, make_fabric
+from headwork.training.machine import (
+    check_device,
+    check_precision,
+    describe_load,
+    keep_memory,
+    make_fabric,
+    resident_bytes,
+)
 
 
 def training(**changes: object) -> TrainingConfig:
@@ -62,6 +69,12 @@ def test_training_in_bfloat16(tmp_path: Path) -> None:
 def test_the_c_library_keeps_memory() -> None:
     assert keep_memory()
     assert torch.randn(3_000_000).sum().isfinite()
+
+
+def test_the_memory_of_this_process(tmp_path: Path) -> None:
+    """PyTorch alone takes more than 50 MB; what the system does not say is the most that there was."""
+    for found in (resident_bytes(), resident_bytes(tmp_path / "missing")):
+        assert 50e6 < found < 100e9
 
 
 class OldLibrary:

@@ -1,6 +1,7 @@
 """A run's folder rebuilds everything, is nobody else's, and is not overwritten."""
 
 import json
+import os
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -164,8 +165,8 @@ def test_the_data_are_read_once_the_model_is_built_once_and_the_test_set_answere
     counted(ResNetConfig, "build")
     counted(Classification, "evaluate")
     assert main(["train", "digits-resnet", "--steps", "1", "--out", str(tmp_path / "run")]) == 0
-    # The trial of two examples; one evaluation after the only step; then the best on validation and test data.
-    assert calls == {"Digits.load": 1, "ResNetConfig.build": 1, "Classification.evaluate": 4}
+    # The trial of two examples; the estimate; one evaluation after the only step; then the best on valid and test.
+    assert calls == {"Digits.load": 1, "ResNetConfig.build": 1, "Classification.evaluate": 5}
 
 
 def test_a_run_can_be_moved(tmp_path: Path) -> None:
@@ -204,3 +205,23 @@ def test_another_text_with_the_same_characters(tmp_path: Path) -> None:
     path.write_text("".join([*reversed(lines[:20]), *lines[20:]]))
     with pytest.raises(ValueError, match="begun with, got other examples"):
         open_run(tmp_path / "run").load_data()
+
+
+def test_the_file_that_changed_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    lines = TEXT.read_text().splitlines(keepends=True)
+    (folder / "a.txt").write_text("".join(lines[:40]))
+    (folder / "b.txt").write_text("".join(lines[40:]))
+    run = new_run(replace(small_config("gpt"), data=TextFile(path=str(folder), n_context=61)), tmp_path / "run")
+    run.folder.mkdir()
+    run.write()
+    (folder / "b.txt").write_text("".join([*reversed(lines[40:60]), *lines[60:]]))
+    now = (run.folder / "config.json").stat().st_mtime
+    os.utime(folder / "b.txt", (now + 9, now + 9))
+    with pytest.raises(ValueError, match=r"got other examples for .*run: .*b\.txt was written after the run was last"):
+        run.load_data()
+    os.utime(folder / "b.txt", (now - 9, now - 9))
+    os.utime(folder / "a.txt", (now - 9, now - 9))
+    with pytest.raises(ValueError, match=r"got other examples for .*run$"):
+        run.load_data()

@@ -2,19 +2,25 @@
 
 import copy
 import itertools
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import headwork as hw
 from headwork import choices
-from headwork.data import Digits
+from headwork.batches import ImageBatch
+from headwork.data import Digits, Examples
 from headwork.data.text_examples import Rows, TextExamples
 from headwork.training import AdamW, Muon, StopRequest, TrainingConfig, shuffled_batches
+from headwork.training.display import Quiet
 from headwork.training.estimate import estimate
 from headwork.training.gradient_checkpointing import checkpointed_layers
 from headwork.training.plan import Plan
@@ -134,43 +140,161 @@ def test_only_texts_have_lengths() -> None:
         Plan.of(Digits().load().train, replace(TRAINING, batch_by_length=True))
 
 
+@pytest.fixture
+def nothing_resident(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tests before have left in memory does not count."""
+    monkeypatch.setattr("headwork.training.estimate.resident_bytes", lambda: 0)
+
+
+@pytest.mark.usefixtures("nothing_resident")
 def test_an_estimate_changes_nothing_and_grows_with_the_run() -> None:
     data = Digits().load()
     torch.manual_seed(0)
     model = MODEL.build().eval()
     before, state = {name: t.clone() for name, t in model.state_dict().items()}, torch.get_rng_state()
-    plan = Plan.of(data.train, TRAINING)
-    found = estimate(model, data.task, data.train.batch(range(32), 0), len(data.valid), plan)
+    found = estimate(model, data.task, data, Plan.of(data.train, TRAINING))
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters())
     assert torch.equal(torch.get_rng_state(), state)
     assert not model.training
     n_bytes = 4 * sum(p.numel() for p in model.parameters())
-    assert found.n_bytes > 4 * n_bytes
+    assert found.n_bytes > 3 * n_bytes
     assert found.minutes > 0
-    smaller = estimate(model, data.task, data.train.batch(range(4), 0), len(data.valid), plan)
+    smaller = estimate(model, data.task, data, Plan.of(data.train, replace(TRAINING, batch_size=4)))
     assert smaller.n_bytes < found.n_bytes
+    going_on = estimate(model, data.task, data, Plan.of(data.train, TRAINING), 1)
+    assert found.n_bytes - going_on.n_bytes == pytest.approx(2 * n_bytes, rel=0.01)  # Adam's moments are there already
 
 
 def test_an_estimate_is_of_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a clock on which 32 examples take 0.6 s, and so does the optimiser: 20 steps take 24 s."""
+    """With a clock on which 32 examples take 0.6 s, the optimiser too, and so does an evaluation of 32."""
     ticks = itertools.count(0.0, 0.6)
     monkeypatch.setattr("headwork.training.estimate.time.perf_counter", lambda: next(ticks))
     data = Digits().load()
-    plan = Plan.of(data.train, TrainingConfig(batch_size=32, steps=20, evaluate_every=5))
-    batch, n_valid = data.train.batch(range(32), 0), 96
-    left = [estimate(MODEL.build(), data.task, batch, n_valid, plan, step).minutes * 60 for step in (0, 5, 12, 19)]
-    of_evaluation = 96 / 3 / 32 * 0.6
-    assert left == pytest.approx([n * 1.2 + m * of_evaluation for n, m in ((20, 4), (15, 3), (8, 2), (1, 1))])
+    plan = Plan.of(data.train, TrainingConfig(batch_size=32, steps=21, evaluate_every=5))
+    left = [estimate(MODEL.build(), data.task, data, plan, step).minutes * 60 for step in (0, 5, 12, 20)]
+    n_valid, n_test = len(data.valid), len(data.test)
+    expected = [
+        n_steps * 1.2 + ((n_evaluations + 1) * n_valid + n_test) / 32 * 0.6
+        for n_steps, n_evaluations in ((21, 5), (16, 4), (9, 3), (1, 1))
+    ]
+    assert left == pytest.approx(expected)
 
 
 @pytest.mark.computes_in(torch.bfloat16)
+@pytest.mark.usefixtures("nothing_resident")
 def test_an_estimate_is_in_the_precision_of_the_run() -> None:
     """What a step keeps in half precision is smaller."""
     data = Digits().load()
-    plan, batch, model = Plan.of(data.train, TRAINING), data.train.batch(range(32), 0), MODEL.build()
-    half = estimate(model, data.task, batch, 0, plan, autocast=partial(torch.autocast, "cpu", torch.bfloat16))
-    assert half.n_bytes < estimate(model, data.task, batch, 0, plan).n_bytes
+    plan, model = Plan.of(data.train, TRAINING), MODEL.build()
+    half = estimate(model, data.task, data, plan, autocast=partial(torch.autocast, "cpu", torch.bfloat16))
+    assert half.n_bytes < estimate(model, data.task, data, plan).n_bytes
+
+
+class Slow(nn.Module):
+    """A classifier of texts that takes a second for each token of the longest one, on a clock of its own."""
+
+    seconds = 0.0
+
+    def __init__(self, d_model: int = 4) -> None:
+        super().__init__()
+        self.d_model, self.embedding = d_model, nn.Embedding(6, d_model)
+        self.out = nn.Linear(d_model, 2)
+
+    def forward(self, ids: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+        Slow.seconds += ids.shape[1]
+        return self.out((self.embedding(ids) * visible[..., None]).mean(1))
+
+
+def labelled(n: int, longest: int = 60) -> TextExamples:
+    lengths = torch.randint(1, longest, (n,), generator=torch.Generator().manual_seed(0)).tolist()
+    return TextExamples(Rows.of([[5] * length for length in lengths]), torch.arange(n) % 2)
+
+
+class Listener(Quiet):
+    """Remembers what is said, and what Slow's clock says then."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, float]] = []
+
+    def say(self, text: str) -> None:
+        self.said.append((text, Slow.seconds))
+
+
+@pytest.mark.parametrize(("seed", "batch_by_length"), [(0, True), (1, True), (2, False)])
+def test_the_minutes_are_right_whatever_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, batch_by_length: bool
+) -> None:
+    """By the clock of the model, the run takes what was said before it."""
+    monkeypatch.setattr("headwork.training.estimate.time.perf_counter", lambda: Slow.seconds)
+    data = hw.data.Dataset(labelled(200), labelled(20), labelled(30), hw.tasks.Classification(("a", "b")))
+    training = TrainingConfig(batch_size=10, epochs=2, seed=seed, batch_by_length=batch_by_length)
+    listener = Listener()
+    hw.train(Slow(), data, training, out=tmp_path / "run", display=listener)
+    ((minutes, begun),) = [
+        (int(found[1]), when) for text, when in listener.said if (found := re.match(r"about (\d+) minutes", text))
+    ]
+    assert minutes == pytest.approx((Slow.seconds - begun) / 60, rel=0.1)
+
+
+@pytest.mark.usefixtures("nothing_resident")
+def test_the_memory_is_that_of_the_longest_texts() -> None:
+    def bytes_of(longest: int, **changes: object) -> int:
+        data = hw.data.Dataset(labelled(200, longest), labelled(20), labelled(20), hw.tasks.Classification(("a", "b")))
+        training = replace(TrainingConfig(batch_size=10, epochs=2, batch_by_length=True), **changes)
+        return estimate(Slow(), data.task, data, Plan.of(data.train, training)).n_bytes
+
+    assert bytes_of(60, seed=0) == bytes_of(60, seed=1) == bytes_of(60, seed=2) > 3 * bytes_of(10)
+    assert bytes_of(60, accumulate=5) < bytes_of(60)
+
+
+def test_the_memory_is_that_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwork.training.estimate.resident_bytes", lambda: 3 * 2**30, raising=False)
+    listener = Listener()
+    hw.train(MODEL, Digits(), TRAINING, out=tmp_path / "run", display=listener)
+    assert [text for text, _ in listener.said if text.endswith(", and 3.0 GB of memory with PyTorch and the data")]
+
+
+class Drawn:
+    """Examples that draw from NumPy's generator, as a user's may."""
+
+    def __init__(self, examples: Examples) -> None:
+        self.examples = examples
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def batch(self, indices: Sequence[int], epoch: int | None = None) -> ImageBatch:
+        image, label = self.examples.batch(indices, epoch)
+        return ImageBatch(image + 0.1 * float(np.random.rand()), label)  # noqa: NPY002
+
+
+def test_a_run_is_the_same_whether_it_is_estimated_or_not(tmp_path: Path) -> None:
+    digits = Digits().load()
+    data = replace(digits, train=Drawn(digits.train))
+    training = replace(TRAINING, optimiser=Muon(lr=0.02), ema=0.9)
+    results = [
+        hw.train(MODEL, data, training, out=tmp_path / name, display=display)
+        for name, display in (("silent", Quiet()), ("estimated", Listener()))
+    ]
+    assert results[0].test == results[1].test
+    states = [result.model.state_dict() for result in results]
+    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
+
+
+class Unique(Slow):
+    """A model that cannot be copied."""
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        raise TypeError("there is one of these")
+
+
+def test_a_model_that_cannot_be_copied_is_trained_without_an_estimate(tmp_path: Path) -> None:
+    data = hw.data.Dataset(labelled(20), labelled(20), labelled(20), hw.tasks.Classification(("a", "b")))
+    listener = Listener()
+    hw.train(Unique(), data, TrainingConfig(batch_size=10, steps=1), out=tmp_path / "run", display=listener)
+    said = [text for text, _ in listener.said]
+    assert "no estimate of time and memory: TypeError: there is one of these" in said
 
 
 def test_a_folder_that_changed_is_refused_by_resume(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 import json
 import os
-import shlex
 import sys
 from dataclasses import dataclass, replace
-from datetime import datetime
 from inspect import cleandoc
 from itertools import chain, count
 from pathlib import Path
@@ -16,6 +14,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from headwork.cli.arguments import Imports
 from headwork.cli.training_flags import TrainingFlags, values_of
+from headwork.processes import is_first_process
 from headwork.tables import printable
 
 if TYPE_CHECKING:
@@ -62,11 +61,11 @@ class Train(Imports, TrainingFlags):
             what = printable(str(self.resume or self.recipe or DEFAULT))
             print(f"loading PyTorch and {what}", file=sys.stderr, flush=True)
         from headwork.training import train_run
-        from headwork.training.display import Quiet, make_display
+        from headwork.training.display import make_display
         from headwork.training.machine import describe_load
 
         run, data = self.find_run()
-        display = make_display() if is_first_process() else Quiet()
+        display = make_display()
         if (busy := describe_load(run.config.training)) is not None:
             display.say(busy)
         result = train_run(run, display, watchers=watchers_for(run, data), data=data)
@@ -84,16 +83,7 @@ class Train(Imports, TrainingFlags):
             print(f"test: {show(result.test, run.task)}", flush=True)  # the report takes seconds
         data_config: object = run.config.data
         baseline = data_config.bag_of_words_accuracy() if isinstance(data_config, HasBagOfWords) else None
-        report = report_run(
-            run,
-            data,
-            result.model,
-            result.evaluation,
-            baseline,
-            date=f"{datetime.now():%d %B %Y}",
-            seconds=result.seconds,
-            command=shlex.join(["headwork", *sys.argv[1:]]),
-        )
+        report = report_run(run, data, result.model, result.evaluation, baseline, seconds=result.seconds)
         animate_centres_of(run)
         if self.json:
             numbers = {name: getattr(result, name) for name in ("best_step", "valid", "test", "seconds")}
@@ -246,10 +236,6 @@ def animate_centres_of(run: "Run") -> None:
         from headwork.figures import animate_centres
 
         animate_centres(history, (run.folder / HEADS).with_suffix(".gif"))
-
-
-def is_first_process() -> bool:
-    return os.environ.get("RANK", "0") == "0"
 
 
 def free_folder(folder: Path, name: str) -> Path:

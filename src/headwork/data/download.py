@@ -7,20 +7,30 @@ import gzip
 import hashlib
 import os
 import shutil
+import sys
 import tarfile
+import time
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from headwork.data.mapped_tokens import cache_folder
+from headwork.processes import is_first_process
 from headwork.storage.folders import explain_disk_errors
 
 FOLDER = "HEADWORK_DATA"
 BLOCK = 2**20
 TIMEOUT = 30
+SAID_EVERY = 5.0
+"""Seconds between the lines about a download."""
+
+
+class WrongFileError(RuntimeError):
+    """What came is not the file that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +38,7 @@ class Remote:
     """A file at its home: what its checksum is ("md5:..." or "sha256:..."), and its size in bytes.
 
     Of an archive, `members` are kept, each under its own name; any other file is kept as it comes, unpacked if it is a
-    .gz whose checksum is that of its contents.
+    .gz whose checksum and size are those of its contents.
     """
 
     url: str
@@ -72,16 +82,21 @@ class KnownSet:
                 f"got {directory}, which has no {self._missing(Path(directory))}"
             )
         folder = list(self._roots(None))[-1] / self.folders[0]
+        homes = ", ".join(remote.url for remote in self.remotes)
+        what_to_do = (
+            f"Bring {homes} to {folder} (unpacked, if it is an archive), or say where it is by --data-dir or {FOLDER}"
+        )
         try:
             for remote in self.remotes:
                 if not all(_is_there(folder / name) for name in remote.members or (remote.name,)):
-                    fetch(remote, folder)
+                    fetch(remote, folder, self.name)
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-            homes = ", ".join(remote.url for remote in self.remotes)
+            reason = getattr(error, "reason", error)
             raise ConnectionError(
-                f"{self.name} is not on this machine, and cannot be fetched ({getattr(error, 'reason', error)}). Bring "
-                f"{homes} to {folder} (unpacked, if it is an archive), or say where it is by --data-dir or {FOLDER}"
+                f"{self.name} is not on this machine, and cannot be fetched ({reason}). {what_to_do}"
             ) from None
+        except WrongFileError as error:
+            raise WrongFileError(f"{self.name} is not on this machine, and {error}. {what_to_do}") from None
         return folder
 
     def _roots(self, directory: str | None) -> Iterator[Path]:
@@ -100,29 +115,29 @@ def _is_there(path: Path) -> bool:
     return path.is_file() or path.with_name(f"{path.name}.gz").is_file()
 
 
-def fetch(remote: Remote, folder: Path) -> None:
+def fetch(remote: Remote, folder: Path, what: str = "") -> None:
     """Fetch a file into a folder: go on where an earlier try ended, verify it, and only then give it its name."""
     with explain_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     part = folder / f".{remote.url.rpartition('/')[2]}.part"
-    _download(remote, part)
+    unpacked = part.with_suffix(".unpacked")
+    _download(remote, part, what or remote.name)
     try:
         if remote.members:
             _check(part, remote)
-            _unpack(part, remote, folder)
+            _unpack_members(part, remote, folder)
         else:
-            done = part
             if remote.unpacked:
-                done = part.with_suffix(".unpacked")
-                with gzip.open(part, "rb") as packed, done.open("wb") as file:
-                    shutil.copyfileobj(packed, file)
+                _unpack(part, remote, unpacked)
+            done = unpacked if remote.unpacked else part
             _check(done, remote)
             done.replace(folder / remote.name)
-    finally:
-        part.unlink(missing_ok=True)  # what is whole and wrong must not be continued
+    finally:  # what is whole and wrong must not be continued
+        part.unlink(missing_ok=True)
+        unpacked.unlink(missing_ok=True)
 
 
-def _download(remote: Remote, part: Path) -> None:
+def _download(remote: Remote, part: Path, what: str) -> None:
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(remote.url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -135,26 +150,61 @@ def _download(remote: Remote, part: Path) -> None:
         goes_on = have and answer.status == 206
         length = answer.headers.get("Content-Length")
         wanted = None if length is None else int(length) + (have if goes_on else 0)
+        _say(f"fetching {what} from {remote.url}{'' if wanted is None else f', {_megabytes(wanted)}'}")
         with part.open("ab" if goes_on else "wb") as file:
-            shutil.copyfileobj(answer, file, BLOCK)
+            said = time.monotonic()
+            while block := answer.read(BLOCK):
+                file.write(block)
+                if time.monotonic() - said > SAID_EVERY:
+                    said = time.monotonic()
+                    _say(f"{_megabytes(file.tell())}{'' if wanted is None else f' of {_megabytes(wanted)}'}")
     if wanted is not None and part.stat().st_size < wanted:
         raise ConnectionError(f"the connection ended after {part.stat().st_size:,} of {wanted:,} bytes; try again")
+
+
+def _say(text: str) -> None:
+    """To whoever waits for the download, once if many processes do."""
+    if is_first_process():
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _megabytes(n_bytes: int) -> str:
+    """The size of a file.
+
+    >>> _megabytes(170_052_171), _megabytes(4_542)
+    ('170.1 MB', '0.0 MB')
+    """
+    return f"{n_bytes / 1e6:,.1f} MB"
 
 
 def _check(path: Path, remote: Remote) -> None:
     """Raise unless the file is what it must be."""
     kind, _, wanted = remote.checksum.partition(":")
     if remote.n_bytes is not None and path.stat().st_size != remote.n_bytes:
-        raise RuntimeError(
-            f"{remote.url} must have {remote.n_bytes:,} bytes, got {path.stat().st_size:,}: nothing is kept"
+        raise WrongFileError(
+            f"{remote.url} must have {remote.n_bytes:,} bytes, got {path.stat().st_size:,}: nothing is kept of it"
         )
     with path.open("rb") as file:
         found = hashlib.file_digest(file, kind).hexdigest()
     if found != wanted:
-        raise RuntimeError(f"{remote.url} must have the {kind} {wanted}, got {found}: nothing is kept of it")
+        raise WrongFileError(f"{remote.url} must have the {kind} {wanted}, got {found}: nothing is kept of it")
 
 
-def _unpack(archive: Path, remote: Remote, folder: Path) -> None:
+def _unpack(packed: Path, remote: Remote, path: Path) -> None:
+    """The contents of a .gz; raise if it is none, or ends too early."""
+    try:
+        with gzip.open(packed, "rb") as content, path.open("wb") as file:
+            shutil.copyfileobj(content, file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        with packed.open("rb") as file:
+            beginning = file.read(20)
+        raise WrongFileError(
+            f"{remote.url} must be a whole .gz file, got one that begins with {beginning!r} and cannot be unpacked "
+            f"({error}): nothing is kept of it"
+        ) from None
+
+
+def _unpack_members(archive: Path, remote: Remote, folder: Path) -> None:
     """Only the files that are wanted, each whole or not at all."""
     with tarfile.open(archive, "r:gz") as tar:
         members = {member.name.rpartition("/")[2]: member for member in tar.getmembers() if member.isfile()}

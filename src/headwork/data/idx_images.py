@@ -16,8 +16,9 @@ from headwork.data.known_images import ImageSet, KnownImages, LabelledImages
 FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
 
 
-def _known(name: str, folders: tuple[str, ...], home: str, checksums: tuple[str, ...]) -> KnownSet:
-    remotes = (Remote(f"{home}/{file}.gz", f"md5:{md5}") for file, md5 in zip(FILES, checksums, strict=True))
+def _known(name: str, folders: tuple[str, ...], home: str, checks: tuple[tuple[str, int], ...]) -> KnownSet:
+    """A set of the four files, with the MD5 and the size of each as it is packed."""
+    remotes = (Remote(f"{home}/{file}.gz", f"md5:{md5}", size) for file, (md5, size) in zip(FILES, checks, strict=True))
     return KnownSet(name, folders, FILES, tuple(remotes))
 
 
@@ -26,10 +27,10 @@ MNIST = _known(
     ("mnist", "MNIST", "MNIST/raw"),
     "https://ossci-datasets.s3.amazonaws.com/mnist",
     (
-        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "d53e105ee54ea40749a09fcbcd1e9432",
-        "9fb629c4189551a2d022fa330f9573f3",
-        "ec29112dd5afa0611ce80d1b7f02629c",
+        ("f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
+        ("d53e105ee54ea40749a09fcbcd1e9432", 28_881),
+        ("9fb629c4189551a2d022fa330f9573f3", 1_648_877),
+        ("ec29112dd5afa0611ce80d1b7f02629c", 4_542),
     ),
 )
 FASHION = _known(
@@ -37,10 +38,10 @@ FASHION = _known(
     ("fashion-mnist", "FashionMNIST", "FashionMNIST/raw"),
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
     (
-        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "25c81989df183df01b3e8a0aad5dffbe",
-        "bef4ecab320f06d8554ea6380940ec79",
-        "bb300cfdad3c16e7a12a480ee83cd310",
+        ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
+        ("25c81989df183df01b3e8a0aad5dffbe", 29_515),
+        ("bef4ecab320f06d8554ea6380940ec79", 4_422_102),
+        ("bb300cfdad3c16e7a12a480ee83cd310", 5_148),
     ),
 )
 CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")

@@ -97,6 +97,16 @@ def _check_half(x: Tensor) -> None:
         raise ValueError(say_problem("dtype", dtype, problem))
 
 
+def processor_name(info: Path = CPU_INFO) -> str:
+    """What the processor calls itself; where the system does not say, its kind."""
+    try:
+        lines = info.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):  # not Linux
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
 def say_problem(argument: str, dtype: torch.dtype, problem: str) -> str:
     """The sentence for whoever asks for what cannot be done here.
 

@@ -1,14 +1,11 @@
 """The report of a run: what training measured, what the model generates, and the attention of its heads."""
 
-import platform
 import re
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
-from importlib.metadata import version
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from torch import Generator, nn
 
 from headwork.batches import to_device
@@ -22,6 +19,7 @@ from headwork.storage.metrics_log import METRICS, read_metrics
 from headwork.tables import Cell, Table
 from headwork.tasks import Evaluation
 from headwork.training.run import Run
+from headwork.training.starts import RunStart, read_starts
 
 REPORT = "report.html"
 N_EXAMPLES = 2
@@ -38,24 +36,23 @@ def report_run(
     evaluation: Evaluation,
     baseline: float | None = None,
     *,
-    date: str | None = None,
     seconds: float | None = None,
-    command: str | None = None,
 ) -> Path:
     """Write `report.html` into the folder of a run.
 
-    `baseline` is an accuracy to compare with; `date`, `seconds` of training and `command` are shown if given.
+    `baseline` is an accuracy to compare with; it and the `seconds` of training are shown if given.
     """
     given: dict[str, Cell] = {
         "bag-of-words baseline": None if baseline is None else f"{100 * baseline:.1f} %",
-        "date": date,
         "training time (h:mm:ss)": None if seconds is None else str(timedelta(seconds=round(seconds))),
-        "command": command,
-        "versions": f"headwork {version('headwork')}, PyTorch {torch.__version__}, Python {platform.python_version()}",
     }
+    starts = read_starts(run.folder)
+    if starts:
+        given |= describe_start(starts[0])
     report = RunReport(
         title=f"{run.config.name} in {run.folder.name}",
         facts=(*describe_run(run, model), *((name, fact) for name, fact in given.items() if fact is not None)),
+        starts=list_starts(starts) if len(starts) > 1 else None,
         rows=read_metrics(run.folder / METRICS),
         metric=run.task.metrics[0],
         label_smoothing=run.config.training.label_smoothing,
@@ -77,6 +74,18 @@ def describe_run(run: Run, model: nn.Module) -> Iterator[tuple[str, Cell]]:
     yield "optimiser", f"{type(training.optimiser).__name__}, learning rate {training.optimiser.lr:g}"
     yield "seed", training.seed
     yield "precision", training.precision
+
+
+def describe_start(start: RunStart) -> dict[str, Cell]:
+    """When, how and where a run was begun."""
+    date = f"{datetime.fromisoformat(start.date):%d %B %Y}"
+    return {"date": date, "command": start.command, "versions": start.versions, "machine": start.machine}
+
+
+def list_starts(starts: Sequence[RunStart]) -> Table:
+    """A row for each start of a run that was resumed."""
+    rows = tuple((start.step, start.date, start.versions, start.machine, start.command or "") for start in starts)
+    return Table(("from step", "date", "versions", "machine", "command"), rows, "How the run was begun and resumed.")
 
 
 def count(n: int | None, what: str) -> str:

@@ -78,6 +78,8 @@ class RunReport:
     title: str
     headline: str = ""
     facts: Sequence[tuple[str, Cell]] = ()
+    starts: Table | None = None
+    """Of a run that was resumed."""
     rows: Sequence[MetricRow] = ()
     metric: Metric = LOSS
     label_smoothing: float = 0.0
@@ -114,7 +116,7 @@ def make_page(report: RunReport) -> Page:
         report.title, report.result, f"Written by headwork {version('headwork')}. This page needs no other file."
     )
     if report.facts:
-        page.add("", Facts(tuple(report.facts)))
+        page.add("", Facts(tuple(report.facts)), *([] if report.starts is None else [report.starts]))
     if report.rows:
         caption = describe_curves(report.rows, report.metric, report.label_smoothing)
         numbers = list_epochs(report.rows, report.metric)

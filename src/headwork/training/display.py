@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from headwork.metric import Metric
+from headwork.processes import is_first_process
 from headwork.tables import printable
 from headwork.tasks import Task, metrics_by_name
 
@@ -114,6 +115,9 @@ class Bar(Quiet):
 
 
 def make_display() -> Display:
+    """A bar in a terminal, lines in a notebook or a file; of many processes the first speaks for all."""
+    if not is_first_process():
+        return Quiet()
     return Bar() if sys.stderr.isatty() else Lines()
 
 

@@ -13,7 +13,7 @@ from headwork.models import ModelConfig
 from headwork.serialise import config_to_dict, flatten
 from headwork.storage.models import CONFIG, classes_in
 from headwork.training.config import RunConfig, TrainingConfig
-from headwork.training.display import Display
+from headwork.training.display import Display, Quiet, make_display
 from headwork.training.loop import TrainingResult, train_run
 from headwork.training.recorder import Watcher
 from headwork.training.run import Run, new_run, open_run
@@ -29,14 +29,15 @@ def train(
     out: Path | str,
     name: str | None = None,
     resume: bool = False,
-    display: Display | None = None,
+    display: Display | bool = True,
     stop: StopRequest | None = None,
     watchers: Sequence[Watcher] = (),
 ) -> TrainingResult:
     """Train a model in the folder `out`, which becomes the folder of the run; its best checkpoint is given back.
 
     A config is built with weights from the seed; a model keeps the weights it has. With `resume` a run that is in the
-    folder already goes on, bit for bit; otherwise the folder must be new or empty.
+    folder already goes on, bit for bit; otherwise the folder must be new or empty. What was found in the data, an
+    estimate of time and memory, and the progress go to stderr; `display=False` is silent, a `Display` shows its own.
 
     >>> config = hw.models.ResNetConfig(n_classes=10, n_channels=1, n_blocks=1, widths=(4,))
     >>> import tempfile
@@ -64,6 +65,8 @@ def train(
         check_same(run, begun)
         begun.check_data(read)
         run = replace(run, run_id=begun.run_id)
+    if isinstance(display, bool):
+        display = make_display() if display else Quiet()
     return train_run(run, display, stop, watchers, data=read)
 
 

@@ -144,10 +144,13 @@ def say_what_comes(
 ) -> None:
     """If somebody looks, how long the run will take from this step on, and how much memory."""
     is_sharded = isinstance(model, FSDPModule)  # which cannot be copied to try a step
-    if type(display) is not Quiet and not plan.sequential and not is_sharded and step < plan.n_steps:
-        epoch, indices = plan.parts(0)[0]
-        batch = to_device(data.train.batch(indices, epoch), fabric.device)
-        display.say(str(estimate(model, task, batch, len(data.valid), plan, step, autocast=fabric.autocast)))
+    if type(display) is Quiet or plan.sequential or is_sharded or step >= plan.n_steps:
+        return
+    try:
+        found = str(estimate(model, task, data, plan, step, device=fabric.device, autocast=fabric.autocast))
+    except Exception as error:  # of a model that cannot be copied, say; what is wrong with the run it says itself
+        found = f"no estimate of time and memory: {type(error).__name__}: {error}"
+    display.say(found)
 
 
 class Step(NamedTuple):

@@ -2,8 +2,11 @@
 
 import ctypes
 import os
+import resource
 import signal
+import sys
 import time
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -130,6 +133,15 @@ def keep_memory() -> bool:
     trim_threshold, top_pad, mmap_threshold = -1, -2, -3
     kept = any(mallopt(mmap_threshold, size) for size in (2**30, 2**25))  # older ones refuse the larger
     return bool(kept and mallopt(trim_threshold, 2**31 - 1) and mallopt(top_pad, 2**26))
+
+
+def resident_bytes(status: Path = Path("/proc/self/statm")) -> int:
+    """The memory that this process has now; where the system does not say, the most that it has had."""
+    try:
+        return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):  # not Linux
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
 
 
 def make_learner(model: nn.Module, training: TrainingConfig, fabric: Fabric) -> Learner:

@@ -46,10 +46,10 @@ class Plan:
     def of(cls, examples: Examples, training: TrainingConfig, rank: int = 0, n_processes: int = 1) -> "Plan":
         lengths = None
         if training.batch_by_length:
-            of_each = getattr(examples, "lengths", None)
+            of_each = lengths_of(examples)
             if of_each is None:
                 raise ValueError(f"batch_by_length is for texts with lengths, got {type(examples).__name__}, without")
-            lengths = Lengths(np.asarray(of_each))
+            lengths = Lengths(of_each)
         return cls(len(examples), training, rank, n_processes, getattr(examples, "sequential", False), lengths)
 
     def __post_init__(self) -> None:
@@ -80,7 +80,13 @@ class Plan:
 
     @property
     def n_evaluations(self) -> int:
-        return max(self.n_steps // self.evaluate_every, 1)
+        """One after every so many steps, and one after the last."""
+        return math.ceil(self.n_steps / self.evaluate_every)
+
+    @property
+    def part_size(self) -> int:
+        """The examples that go through the model at once."""
+        return self.training.batch_size // (self.training.accumulate * self.n_processes)
 
     def evaluates(self, step: int) -> bool:
         return step % self.evaluate_every == 0 or step == self.n_steps
@@ -98,7 +104,7 @@ class Plan:
         batch_size = self.training.batch_size
         first = within * batch_size
         batch = self.order(epoch)[first : first + batch_size]
-        size = batch_size // (self.training.accumulate * self.n_processes)
+        size = self.part_size
         mine = range(self.rank * size, batch_size, size * self.n_processes)
         return [(epoch, list(batch[at : at + size])) for at in mine]
 
@@ -117,6 +123,12 @@ class Lengths:
     """The number of tokens of each example."""
 
     values: Int[np.ndarray, "example"]
+
+
+def lengths_of(examples: Examples) -> Int[np.ndarray, "example"] | None:
+    """The number of tokens of each example; None if these are no texts."""
+    found = getattr(examples, "lengths", None)
+    return None if found is None else np.asarray(found)
 
 
 @lru_cache(maxsize=2)

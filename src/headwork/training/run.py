@@ -78,7 +78,20 @@ class Run:
         if same_task and same_tokens and self.fingerprint in (None, fingerprint(data)):
             return
         what = "other examples" if same_task and same_tokens else "another task or tokenizer"
-        raise ValueError(f"data must be what the run was begun with, got {what} for {self.folder}")
+        changed = self.newer_file()
+        since = "" if changed is None else f": {changed} was written after the run was last started"
+        raise ValueError(f"data must be what the run was begun with, got {what} for {self.folder}{since}")
+
+    def newer_file(self) -> Path | None:
+        """The newest of the user's files, if it was written after the run was last started."""
+        given = [getattr(self.config.data, name, None) for name in ("path", "target_path")]
+        roots = [Path(path) for path in given if isinstance(path, str)]
+        files = [file for root in roots for file in (root, *root.rglob("*")) if file.is_file()]
+        newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
+        begun = self.folder / CONFIG
+        if newest is None or not begun.exists() or newest.stat().st_mtime <= begun.stat().st_mtime:
+            return None
+        return newest
 
     def files(self) -> dict[str, str]:
         """What the folder of a run holds beside its weights, and each checkpoint too, so that it can stand alone."""

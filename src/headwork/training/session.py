@@ -27,6 +27,7 @@ from headwork.training.learner import Learner
 from headwork.training.plan import Plan
 from headwork.training.recorder import Recorder, Watcher
 from headwork.training.run import Run
+from headwork.training.starts import RunStart, add_start
 
 
 class Session:
@@ -69,6 +70,7 @@ class Session:
             for damaged in problems:
                 set_aside(damaged)
             self.run.write()
+            add_start(folder, RunStart.now(progress.step, self.device, self.plan.n_processes))
             keep_best(folder, progress)
             self.recorder = Recorder(folder, progress.step, watchers)
             self.leaving.callback(self.recorder.close)
@@ -82,6 +84,10 @@ class Session:
             self.watch(0)
         self.display.start(self.plan.n_steps, progress.step)
         return progress
+
+    @property
+    def device(self) -> str:
+        return next((parameter.device.type for parameter in self.learner.model.parameters()), "cpu")
 
     def check_best(self, progress: Progress, *, is_damaged: bool) -> None:
         """Forget a best that is lost: those that come will be compared with each other.
