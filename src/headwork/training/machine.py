@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import resource
 import signal
 import sys
 import time
@@ -140,6 +139,10 @@ def resident_bytes(status: Path = Path("/proc/self/statm")) -> int:
     try:
         return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):  # not Linux
+        if sys.platform == "win32":
+            return 0
+        import resource
+
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
 

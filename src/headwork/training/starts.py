@@ -62,8 +62,8 @@ class RunStart:
     def machine(self) -> str:
         """The machine in words.
 
-        >>> RunStart.now(0, "cpu").machine.partition(", ")[2]  # doctest: +ELLIPSIS
-        '...1 thread'
+        >>> RunStart.now(0, "cpu").machine  # doctest: +ELLIPSIS
+        '..., ... core..., ... thread...'
         """
         counts = {"core": self.cores, "thread": self.threads}
         words = [self.processor, *(f"{n} {what}{'s' * (n != 1)}" for what, n in counts.items())]
