@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Int, UInt8
@@ -16,13 +17,11 @@ from headwork.data.augmentation import Augmentation
 from headwork.data.examples import Dataset, check_seed
 from headwork.data.found import say_classes, say_duplicates, say_skipped, say_split
 from headwork.data.image_examples import ImageExamples
-from headwork.data.images import IMAGE_ENDINGS, open_image, read_image
-from headwork.data.splitting import NAMES, HeldOut, by_part, check_exists, part_of, share_out
+from headwork.data.images import IMAGE_ENDINGS, files_below, read_image, stored_size
+from headwork.data.splitting import HeldOut, by_part, check_exists, part_of, share_out
 from headwork.data.text_table import check_classes, check_trained, sort_labels
 from headwork.tasks import Classification
 
-LARGEST = 10**8
-"""Pixels of an image: one of more is a mistake, or made to fill the memory."""
 IN_MEMORY = 2**30
 """Bytes of images that are decoded once and kept; more are decoded for each batch, by the loader's workers."""
 
@@ -50,11 +49,11 @@ class ImageFolder(serialise.Checked):
         """The images; `seed` drives the augmentation."""
         check_seed(seed)
         root = check_exists(Path(self.path))
-        if not root.is_dir():
-            raise ValueError(f"data must be a folder with a folder of images for each class, got the file {root}")
-        files, names, given, others = find_classes(root)
+        by_class = find_classes(root)
+        files, names, given = by_class.files, by_class.names, by_class.given
         classes = sort_labels(set(names))
         check_classes(classes, len(files), str(root))
+        sizes = say_sizes(files)
         index = {name: i for i, name in enumerate(classes)}
         labels = [index[name] for name in names]
         keys = digests(files)
@@ -74,9 +73,9 @@ class ImageFolder(serialise.Checked):
             for part in split
         )
         found = (
-            f"{len(files):,} images in {root}, {say_sizes(files)}",
+            f"{len(files):,} images in {root}, {sizes}",
             f"read as {self.size[0]} x {self.size[1]} pixels, {'grey' if self.n_channels == 1 else 'in colour'}",
-            say_skipped(len(others), "files that are no images", str(others[0]) if others else ""),
+            *by_class.skipped(),
             say_classes(labels, classes),
             say_duplicates("images", keys, labels, split),
             say_split(split, given="test" in given and "valid" in given, seed=self.split_seed),
@@ -112,39 +111,74 @@ class ImageFiles:
         return (read_image(self.files[index], self.size, self.n_channels) * 255).round().byte()
 
 
-def find_classes(root: Path) -> tuple[list[Path], list[str], list[str | None], list[Path]]:
-    """The images, the class and the part of each, and the files that are no images; raise for an empty class."""
-    folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+class ImagesByClass(NamedTuple):
+    """The images of a folder, the class and the part of each, and what belongs to no class."""
+
+    files: list[Path]
+    names: list[str]
+    given: list[str | None]
+    others: list[Path]
+    """Files that are no images."""
+    without_class: list[Path]
+    """Images beside the folders of the classes."""
+
+    def skipped(self) -> list[str]:
+        """What is left out, in lines to be shown."""
+        kinds = (
+            (self.others, "files that are no images"),
+            (self.without_class, "images that are in no folder of a class"),
+        )
+        return [line for paths, what in kinds if (line := say_skipped(len(paths), what, str(next(iter(paths), ""))))]
+
+
+def find_classes(root: Path) -> ImagesByClass:
+    """The images in the folders of the classes, or of the classes of each part; raise for an empty class."""
+    if not root.is_dir():
+        raise ValueError(f"data must be a folder with a folder of images for each class, got the file {root}")
+    folders = _subfolders(root)
     if not folders:
         raise ValueError(f"data must be a folder with a folder of images for each class, got no folder in {root}")
-    if {part_of(folder) for folder in folders} <= {*NAMES} and all(_only_folders(folder) for folder in folders):
-        parts = {
-            part: [each for path in paths for each in _subfolders(path)]
-            for part, paths in by_part(folders, root).items()
-        }
-    else:
-        parts = {"": folders}
-    files, names, given, others = list[Path](), list[str](), list[str | None](), list[Path]()
+    images, others = files_below(root)
+    parts = _folders_of_parts(root, folders, images)
+    inside: dict[Path, list[Path]] = {folder: [] for of_part in parts.values() for folder in of_part}
+    found = ImagesByClass([], [], [], others, [])
+    depth = len(root.parts) + (1 if "" in parts else 2)
+    for path in images:
+        inside.get(Path(*path.parts[:depth]), found.without_class).append(path)
     for part, classes in parts.items():
         for folder in classes:
-            inside = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-            images = [path for path in inside if path.suffix.lower() in IMAGE_ENDINGS]
-            if not images:
+            if not inside[folder]:
                 endings = ", ".join(IMAGE_ENDINGS)
                 raise ValueError(f"every class must have images ({endings}), got none in {folder}")
-            files += images
-            names += [folder.name] * len(images)
-            given += [part or None] * len(images)
-            others += [path for path in inside if path.suffix.lower() not in IMAGE_ENDINGS]
-    return files, names, given, others
+            found.files.extend(inside[folder])
+            found.names.extend([folder.name] * len(inside[folder]))
+            found.given.extend([part or None] * len(inside[folder]))
+    return found
+
+
+def _folders_of_parts(root: Path, folders: Sequence[Path], images: Sequence[Path]) -> dict[str, list[Path]]:
+    """The class folders of each part; of the part "", if no part is named; raise if that cannot be told.
+
+    A folder is a part if its name says so and it has folders in it: a class may be called `train`.
+    """
+    named = [folder for folder in folders if part_of(folder) is not None]
+    nested = [folder for folder in named if _subfolders(folder)]
+    if not nested and len(named) < len(folders):
+        return {"": list(folders)}
+    with_images = {Path(*path.parts[: len(root.parts) + 1]) for path in images}
+    for folder in folders:
+        if folder not in nested and folder in with_images:
+            rule = "the parts (train, valid or dev, test), each with a folder of images for each class, or the classes"
+            beside = f" beside {nested[0].name}" if nested else ""
+            what = "has images and no folders" if folder in named else "names no part"
+            raise ValueError(f"the folders of {root} must be {rule}, got {folder.name}{beside}, which {what}")
+    return {
+        part: [each for path in paths for each in _subfolders(path)] for part, paths in by_part(nested, root).items()
+    }
 
 
 def _subfolders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-
-def _only_folders(folder: Path) -> bool:
-    return bool(_subfolders(folder)) and not any(path.suffix.lower() in IMAGE_ENDINGS for path in folder.iterdir())
 
 
 def digests(files: Sequence[Path]) -> list[str]:
@@ -159,19 +193,9 @@ def digests(files: Sequence[Path]) -> list[str]:
 
 
 def say_sizes(files: Sequence[Path]) -> str:
-    """The sizes of the images as they are, from the heads of the files; raise for one that cannot be used."""
-
-    def size(path: Path) -> tuple[int, int]:
-        with open_image(path) as image:
-            rows, columns, n_frames = image.height, image.width, getattr(image, "n_frames", 1)
-        if n_frames > 1:
-            raise ValueError(f"image must be one picture, got {path} with {n_frames} frames")
-        if rows * columns > LARGEST:
-            raise ValueError(f"image must have at most {LARGEST:,} pixels, got {path} with {rows:,} x {columns:,}")
-        return rows, columns
-
+    """The sizes of the images as they are stored; raise, before any is decoded, for one that cannot be used."""
     with ThreadPoolExecutor(4) as pool:
-        sizes = set(pool.map(size, files))
+        sizes = set(pool.map(stored_size, files))
     if len(sizes) == 1:
         rows, columns = next(iter(sizes))
         return f"all of {rows} x {columns} pixels"
