@@ -1,6 +1,9 @@
 """Images of a user's own in folders by class: any size and mode, split, decoded at once or for each batch."""
 
 import struct
+import subprocess
+import sys
+import textwrap
 import zlib
 from pathlib import Path
 
@@ -157,6 +160,20 @@ def test_a_huge_image_is_refused_before_any_is_decoded(
     assert Image.MAX_IMAGE_PIXELS is not None
 
 
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp"])
+def test_a_broken_image_is_found_before_training_begins(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Also where images are decoded for each batch."""
+    monkeypatch.setattr(image_folder, "IN_MEMORY", 100)
+    path = folder / "dog" / f"zz.{ending}"
+    draw(path, 1, size=(90, 90))
+    ImageFolder(path=str(folder), size=(6, 8)).load()
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    with pytest.raises(ValueError, match=r"image must be a picture that can be read, got .*zz"):
+        ImageFolder(path=str(folder), size=(6, 8)).load()
+
+
 def test_what_is_in_no_class_is_said(folder: Path) -> None:
     draw(folder / "stray.png", 1)
     (folder / "labels.csv").write_text("mine")
@@ -221,3 +238,50 @@ def test_wrong_folders(folder: Path, tmp_path: Path) -> None:
         ImageFolder(path=str(tmp_path / "one"), size=(6, 8)).load()
     with pytest.raises(ValueError, match=r"n_channels must be one of 1, 3, got '2'"):
         ImageFolder(path=".", size=(6, 8), n_channels=2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+def test_images_of_four_times_the_memory_that_training_may_use(tmp_path: Path) -> None:
+    """What the process may allocate beside what it has after a small run is a quarter of the decoded images."""
+    side, n_bytes = 384, 2**26
+    n_images = 4 * n_bytes // (3 * side**2) + 1
+    for number in range(n_images):
+        shade = (number % 250, number // 250, 99)
+        path = tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (side, side), shade).save(path)
+        if number < 40:
+            path = tmp_path / "few" / path.parent.name / path.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (side, side), shade).save(path)
+    program = f"""
+        import resource, torch
+        torch.set_num_threads(1)
+        import headwork as hw
+        from headwork import choices
+        from headwork.data import ImageFolder, image_folder
+        image_folder.IN_MEMORY = 2**20
+        sizes = dict(heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=8), d_model=8, n_layers=1)
+        model = hw.models.VisionTransformerConfig(
+            n_classes=2, image=({side}, {side}), n_channels=3, patch=(96, 96), **sizes
+        )
+        training = hw.training.TrainingConfig(epochs=1, batch_size=4)
+        def train(name):
+            data = ImageFolder(path={str(tmp_path)!r} + "/" + name, size=({side}, {side}))
+            return hw.train(model, data, training, out={str(tmp_path)!r} + "/run-" + name)
+        train("few")
+        used = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) * 1024
+        resource.setrlimit(resource.RLIMIT_DATA, (used + {n_bytes},) * 2)
+        print("an epoch" if train("photos").best_step > {n_images // 8} else "less")
+        try:
+            torch.zeros({4 * n_bytes}, dtype=torch.uint8)
+        except RuntimeError:
+            print("the limit holds")
+    """
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent(program))
+    environment = {"HEADWORK_CACHE": str(tmp_path / "cache"), "PYTHONPATH": ":".join(sys.path), "MALLOC_ARENA_MAX": "1"}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    assert done.stderr == ""
+    assert done.stdout == "an epoch\nthe limit holds\n"

@@ -1,11 +1,11 @@
 """Images of a user's own, in a folder for each class."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Int, UInt8
@@ -15,13 +15,15 @@ from headwork import serialise
 from headwork.checks import Probability, Size, check_one_of
 from headwork.data.augmentation import Augmentation
 from headwork.data.examples import Dataset, check_seed
+from headwork.data.folders import files_below
 from headwork.data.found import say_classes, say_duplicates, say_skipped, say_split
 from headwork.data.image_examples import ImageExamples
-from headwork.data.images import IMAGE_ENDINGS, files_below, read_image, stored_size
+from headwork.data.images import IMAGE_ENDINGS, check_whole, read_image, stored_size
 from headwork.data.splitting import HeldOut, by_part, check_exists, part_of, share_out
 from headwork.data.text_table import check_classes, check_trained, sort_labels
 from headwork.tasks import Classification
 
+T = TypeVar("T")
 IN_MEMORY = 2**30
 """Bytes of images that are decoded once and kept; more are decoded for each batch, by the loader's workers."""
 
@@ -56,12 +58,14 @@ class ImageFolder(serialise.Checked):
         sizes = say_sizes(files)
         index = {name: i for i, name in enumerate(classes)}
         labels = [index[name] for name in names]
-        keys = digests(files)
+        keys = for_each(digest, files)
         split = share_out(labels, keys, given, HeldOut(self.valid_share, self.test_share), self.split_seed)
         check_trained(labels, split.train, classes, str(root))
         n_bytes = len(files) * self.size[0] * self.size[1] * self.n_channels
         source = ImageFiles(tuple(files), self.size, self.n_channels)
         whole = source[torch.arange(len(files))] if n_bytes <= IN_MEMORY else None
+        if whole is None:  # else a broken image would end the training
+            for_each(check_whole, files)
         train, valid, test = (
             ImageExamples(
                 source.only(part) if whole is None else whole[torch.tensor(part)],
@@ -69,6 +73,7 @@ class ImageFolder(serialise.Checked):
                 self.augment if part is split.train else None,
                 seed,
                 len(classes),
+                tuple(str(files[i]) for i in part),
             )
             for part in split
         )
@@ -84,9 +89,9 @@ class ImageFolder(serialise.Checked):
             else f"images are decoded for each batch: more than {IN_MEMORY // 2**20} MB of them",
         )
         about = "\n".join(f"{file.relative_to(root)} {key}" for file, key in zip(files, keys, strict=True))
-        digest = hashlib.sha256(about.encode()).hexdigest()
+        of_all = hashlib.sha256(about.encode()).hexdigest()
         lines = tuple(line for line in found if line)
-        return Dataset(train, valid, test, Classification(classes), found=lines, digest=digest)
+        return Dataset(train, valid, test, Classification(classes), found=lines, digest=of_all)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +143,7 @@ def find_classes(root: Path) -> ImagesByClass:
     folders = _subfolders(root)
     if not folders:
         raise ValueError(f"data must be a folder with a folder of images for each class, got no folder in {root}")
-    images, others = files_below(root)
+    images, others = files_below(root, IMAGE_ENDINGS)
     parts = _folders_of_parts(root, folders, images)
     inside: dict[Path, list[Path]] = {folder: [] for of_part in parts.values() for folder in of_part}
     found = ImagesByClass([], [], [], others, [])
@@ -181,21 +186,21 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def digests(files: Sequence[Path]) -> list[str]:
-    """A hash of each file: two with the same bytes are the same image."""
+def for_each(do: Callable[[Path], T], files: Sequence[Path]) -> list[T]:
+    """What is found of each file, some at a time."""
+    with ThreadPoolExecutor(4) as pool:  # Pillow decodes several at a time, and so are they hashed
+        return list(pool.map(do, files))
 
-    def digest(path: Path) -> str:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "blake2b").hexdigest()
 
-    with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(digest, files))
+def digest(path: Path) -> str:
+    """A hash of a file: two with the same bytes are the same image."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 def say_sizes(files: Sequence[Path]) -> str:
     """The sizes of the images as they are stored; raise, before any is decoded, for one that cannot be used."""
-    with ThreadPoolExecutor(4) as pool:
-        sizes = set(pool.map(stored_size, files))
+    sizes = set(for_each(stored_size, files))
     if len(sizes) == 1:
         rows, columns = next(iter(sizes))
         return f"all of {rows} x {columns} pixels"

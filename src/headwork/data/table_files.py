@@ -24,6 +24,15 @@ class Row(NamedTuple):
     values: dict[str, object]
 
 
+def is_table(path: Path) -> bool:
+    """Whether the name of a file ends as that of a table.
+
+    >>> is_table(Path("reviews.JSON")), is_table(Path("reviews.txt"))
+    (True, False)
+    """
+    return path.suffix.lower() in TABLE_ENDINGS
+
+
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
     """The rows of a table; raise for one that is not like the others.
 
