@@ -77,13 +77,15 @@ def without_names(path: Path, columns: Columns) -> list[str] | None:
     first = first_cells(path)
     if {cell.strip().lower() for cell in first} & {*columns.names, *columns.of_pairs}:
         return None
-    if len(first) > 2:
+    numbers = [str(number) for number in range(1, len(first) + 1)]
+    if len(first) > 2 and not {*columns.names} & {*numbers}:
         raise ValueError(
             f"a table of more than two columns must name them in its first line, such as {columns.names[0]}, "
             f"got {len(first)} columns in {path}"
         )
-    complain(f"{path} does not name its columns: the texts are those of the first, from the first line on")
-    return [str(number) for number in range(1, len(first) + 1)]
+    which = column_of(numbers, columns, path)
+    complain(f"{path} does not name its columns: the texts are those of column {which}, from the first line on")
+    return numbers
 
 
 def column_of(found: Sequence[str], columns: Columns, path: Path) -> str:

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import torch
+from torch import nn
+
+from headwork.batches import TextBatch, call_model
 from headwork.cli.answers import check_finite
 from headwork.cli.arguments import complain
 from headwork.cli.asked import Asked, in_chunks
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from headwork.data import AnyTokenizer
-    from headwork.tasks import LabelTask
+from headwork.data import AnyTokenizer
+from headwork.data.found import Skipped
+from headwork.data.text_examples import Rows
+from headwork.data.text_table import NO_LIMIT
+from headwork.tasks import LabelTask
 
 N_AT_ONCE = 64
 
@@ -26,30 +29,19 @@ class Labelled(NamedTuple):
 
 
 @dataclass
-class Places:
-    """How many texts something is true of, and where the first of them is."""
-
-    n: int = 0
-    first: str = ""
-
-    def add(self, place: str) -> None:
-        self.n, self.first = self.n + 1, self.first or place
-
-
-@dataclass
 class TextLabeller:
     """A classifier of texts, which counts what it cannot read whole or at all."""
 
-    model: "nn.Module"
-    task: "LabelTask"
-    tokenizer: "AnyTokenizer"
+    model: nn.Module
+    task: LabelTask
+    tokenizer: AnyTokenizer
     limit: int | None
     """The tokens of a text that are read, the special ones among them."""
     skip_bad: bool = False
     n: int = 0
-    bad: Places = field(default_factory=Places)
-    cut: Places = field(default_factory=Places)
-    strange: Places = field(default_factory=Places)
+    bad: Skipped = field(default_factory=Skipped)
+    cut: Skipped = field(default_factory=Skipped)
+    strange: Skipped = field(default_factory=Skipped)
 
     def label(self, texts: Iterable[Asked]) -> Iterator[Labelled]:
         """The likeliest label of each text, in their order; an empty one has none."""
@@ -82,11 +74,6 @@ class TextLabeller:
                 )
 
     def _label(self, chunk: list[Asked]) -> Iterator[Labelled]:
-        import torch
-
-        from headwork.batches import TextBatch, call_model
-        from headwork.data.text_examples import Rows
-
         rows = Rows.of(self._encode(chunk))
         batch = TextBatch(*rows.padded(torch.arange(len(chunk))), torch.zeros(len(chunk), dtype=torch.long))
         with torch.no_grad():
@@ -99,7 +86,7 @@ class TextLabeller:
     def _encode(self, chunk: list[Asked]) -> list[list[int]]:
         """The tokens that are read; which texts have more of them, or hardly any that is known, is counted."""
         texts = [asked.text for asked in chunk]
-        whole = self.tokenizer.encode_starts(texts, 2**31 - 1)
+        whole = self.tokenizer.encode_starts(texts, NO_LIMIT)
         read = whole if self.limit is None else self.tokenizer.encode_starts(texts, self.limit)
         for asked, every, ids in zip(chunk, whole, read, strict=True):
             if len(every) > len(ids):

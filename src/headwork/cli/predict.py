@@ -11,11 +11,11 @@ from tyro.conf import Positional, arg
 from headwork.cli.answers import OUT_HELP, Answers, beside, check_finite, to_json
 from headwork.cli.arguments import OfRunOrModel, complain, lines_of_stdin, without_denormals
 from headwork.cli.asked import COLUMN_HELP, Columns, find_asked, read_asked
-from headwork.cli.label_texts import TextLabeller
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from headwork.cli.label_texts import TextLabeller
     from headwork.data import AnyTokenizer, ImageBatch, TextBatch
     from headwork.models import Description
     from headwork.tasks import LabelTask
@@ -80,6 +80,8 @@ class Predict(OfRunOrModel):
         if is_image:
             self.predict_all(model, run.task, image_reader(run, description, invert=self.invert), is_image=True)
             return
+        from headwork.cli.label_texts import TextLabeller
+
         of_run = getattr(run.config.data, "text", None)
         labeller = TextLabeller(model, run.task, tokenizer_of(run), text_limit(run, description), self.skip_bad)
         self.predict_texts(labeller, text_reader(run, description), of_run if isinstance(of_run, str) else None)
@@ -87,6 +89,7 @@ class Predict(OfRunOrModel):
     def predict_pretrained(self, folder: Path) -> None:
         """With a folder of Hugging Face's: labels, what a mask stands for, or how alike texts are."""
         from headwork.cli import pretrained
+        from headwork.cli.label_texts import TextLabeller
 
         opened = pretrained.open_model(folder)
         if opened.output == "class" and opened.input == "image":
@@ -103,7 +106,7 @@ class Predict(OfRunOrModel):
             for line in opened.similarities(self.files, as_json=self.json):
                 print(line, flush=True)
 
-    def predict_texts(self, labeller: TextLabeller, read: Read, of_run: str | None) -> None:
+    def predict_texts(self, labeller: "TextLabeller", read: Read, of_run: str | None) -> None:
         """The label of every text, or of every row of tables: the row, and what it is taken for."""
         from headwork.data.table_files import is_table
         from headwork.data.text_table import TEXT_COLUMNS

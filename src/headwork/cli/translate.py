@@ -157,7 +157,7 @@ class Translate(OfRun):
             return tokenizer.encode(text)
 
         names = (getattr(run.config.data, name, None) for name in ("source", "target"))
-        source, target = (name if isinstance(name, str) else None for name in names)
+        source, target = (str(name) if isinstance(name, str | int) else None for name in names)
         end = [tokenizer.end]
         return Translator(model, encode, tokenizer.decode, tokenizer.begin, end, source=source, target=target)
 

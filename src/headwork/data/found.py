@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -79,3 +80,17 @@ def say_skipped(n: int, what: str, place: str) -> str | None:
     'skipped: empty texts (2), the first at a.csv, line 3'
     """
     return f"skipped: {what} ({n:,}), the first at {place}" if n else None
+
+
+@dataclass
+class Skipped:
+    """Counts what is left out, and remembers where the first of it is."""
+
+    n: int = 0
+    first: str = ""
+
+    def add(self, place: str) -> None:
+        self.n, self.first = self.n + 1, self.first or place
+
+    def say(self, what: str) -> str | None:
+        return say_skipped(self.n, what, self.first)
