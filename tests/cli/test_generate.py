@@ -71,6 +71,31 @@ def test_a_file_of_prompts_becomes_a_file_of_texts(folder: Path, capsys, tmp_pat
         assert found == wanted
 
 
+def test_a_table_and_a_folder_of_prompts(folder: Path, capsys, tmp_path: Path) -> None:
+    options = ("generate", folder, "--max-new-tokens", 5, "--greedy", "--json")
+    wanted = [answers(say(capsys, *options, "--prompt", text)[0])[0]["text"] for text in ("the cat", "a dog")]
+    asked = tmp_path / "asked"
+    asked.mkdir()
+    (asked / "a.jsonl").write_text('{"id": 7, "prompt": "the cat"}\n{"id": 8, "prompt": "a dog"}\n')
+    found = answers(say(capsys, *options, "--file", asked / "a.jsonl")[0])
+    assert found[0] == {
+        "id": 7,
+        "prompt": "the cat",
+        "place": f"{asked / 'a.jsonl'}, line 1",
+        "text": wanted[0],
+        "tokens": 5,
+    }
+    (asked / "b.csv").write_text("text,mine\na dog,the cat\n")
+    by_name = answers(say(capsys, *options, "--file", asked / "b.csv")[0])
+    assert (by_name[0]["text"], by_name[0]["text_2"]) == ("a dog", wanted[1])
+    said = answers(say(capsys, *options, "--file", asked / "b.csv", "--column", "mine")[0])
+    assert said[0]["text_2"] == wanted[0]
+    (asked / "notes.txt").write_text("left out")
+    out, err = say(capsys, *options, "--file", asked)
+    assert [answer.get("text_2", answer["text"]) for answer in answers(out)] == [*wanted, wanted[1]]
+    assert f"(1), the first at {asked / 'notes.txt'}" in err
+
+
 def test_lines_of_a_file_do_not_know_of_each_other(folder: Path, capsys, tmp_path: Path) -> None:
     """Those of stdin are a chat; in a file each is the first message."""
     (folder / "chat_template.jinja").write_text(TEMPLATE)
@@ -86,6 +111,8 @@ def test_lines_of_a_file_do_not_know_of_each_other(folder: Path, capsys, tmp_pat
     [
         (("--prompt", "a", "--file", "prompts.txt"), "give a prompt or a file, not both, got prompts.txt and 'a'"),
         (("--file", "nowhere.txt"), "nowhere.txt"),
+        (("--prompt", "a", "--column", "mine"), "column is for tables, given by --file, got 'mine'"),
+        (("--file", "prompts.txt", "--column", "mine"), "column is for tables, got 'mine' for prompts.txt"),
         (("--file", "latin.txt"), "text must be UTF-8, got the byte 0xe9 in line 2 of latin.txt"),
         (("--file", "prompts.txt", "--out", "texts.doc"), "out must end in one of .csv, .json, .jsonl, got texts.doc"),
         (("--file", "prompts.txt", "--out", "old.csv"), "out must be a new file, got old.csv, which exists"),

@@ -40,6 +40,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = TextFile(path=str(folder / "some.txt"), n_context=8)
     gpt = hw.models.DecoderConfig(vocab=len(data.load().tokenizer), **SIZES)
     hw.train(gpt, data, ONE_STEP, out=folder / "gpt")
+    masked = hw.data.MaskedText(text=data)
+    bert = hw.models.EncoderConfig(vocab=len(masked.load().tokenizer), head=choices.MaskedLMHead(), **SIZES)
+    hw.train(bert, masked, ONE_STEP, out=folder / "bert")
     return folder
 
 
@@ -160,6 +163,22 @@ def test_a_converted_model_is_not_accepted_as_edited(
     said = say(capsys, "evaluate", tmp_path / "converted", code=1)[1]
     assert "config.json is damaged" in said
     assert "headwork accept" not in said
+
+
+@pytest.mark.parametrize("run", ["gpt", "bert"])
+def test_the_windows_of_another_text_are_judged(
+    run: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, out = tmp_path / "other.txt", tmp_path / "judged.jsonl"
+    other.write_text("the mat sat on the cat. " * 3)
+    metrics, said = say(capsys, "evaluate", runs / run, "--data", other, "--json", "--out", out)
+    assert f"72 characters in {other}" in said
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(rows) == json.loads(metrics)["examples"] == 8
+    assert rows[0]["loss"] > 0
+    if run == "gpt":
+        assert "".join(row["text"] for row in rows) == other.read_text()[:64]
+        assert sum(row["loss"] for row in rows) / 8 == pytest.approx(json.loads(metrics)["loss"], abs=1e-5)
 
 
 def test_evaluate_names_the_run_and_not_its_recipe(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,17 @@
 
 import csv
 import json
+import shutil
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sacrebleu
 import torch
+from PIL import Image
 from tests.small_sets import write_small_sets
 
 import headwork as hw
@@ -18,11 +24,21 @@ SMALL = ("--set", "model.d_model=8", "--set", "model.n_layers=1", "--set", "mode
 
 
 def say(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+    out, err = say_both(capsys, *arguments, code=code)
+    return out if code == 0 else err
+
+
+def say_both(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> tuple[str, str]:
     capsys.readouterr()
     assert main([str(argument) for argument in arguments]) == code
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
-    return captured.out if code == 0 else captured.err
+    return captured.out, captured.err
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")
@@ -207,3 +223,289 @@ def test_the_folder_of_a_known_set(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_bleu_is_for_translators(reviews: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "bleu is for a translator" in say(capsys, "evaluate", reviews / "run", "--bleu", code=2)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_of_longer_texts_it_is_said_that_they_are_cut(
+    reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = tmp_path / "asked.csv"
+    asked.write_text("text\ngood film\n" + "good film " * 90 + "\n" + "bad film " * 90 + "\n")
+    out, err = say_both(capsys, "predict", reviews / "run", asked)
+    assert len(out.splitlines()) == 3
+    assert f"of 2 longer texts 64 tokens are read, the first at {asked}, line 3" in err
+    asked.write_text("text\ngood film\nxyzzy plugh\n")
+    _, err = say_both(capsys, "predict", reviews / "run", asked)
+    assert f"more than half of the tokens of 1 texts are not known to the model, the first at {asked}, line 3" in err
+
+
+def test_every_column_of_the_user_is_in_the_answers(
+    reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked, out = tmp_path / "asked.jsonl", tmp_path / "answers.csv"
+    mine = [
+        {"text": "good film", "place": "Rome"},
+        {"text": "bad film", "predicted": "mine", "nested": {"a": [1]}},
+    ]
+    asked.write_text("".join(json.dumps(row) + "\n" for row in mine))
+    say(capsys, "predict", reviews / "run", asked, "--out", out)
+    first, second = rows_of(out)
+    assert list(first) == ["text", "place", "predicted", "nested", "place_2", "predicted_2", "probability"]
+    assert (first["place"], first["place_2"], first["predicted"]) == ("Rome", f"{asked}, line 1", "")
+    assert second["predicted"] == "mine"
+    assert second["predicted_2"] in ("for", "against")
+    assert second["nested"] == '{"a": [1]}'
+
+
+def test_empty_texts_of_a_table_can_be_skipped(
+    reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked, out = tmp_path / "asked.csv", tmp_path / "answers.csv"
+    asked.write_text('text,id\ngood film,1\n"",2\nbad film,3\n')
+    assert "text must not be empty, got '' in" in say(capsys, "predict", reviews / "run", asked, code=2)
+    _, err = say_both(capsys, "predict", reviews / "run", asked, "--out", out, "--skip-bad")
+    assert [row["id"] for row in rows_of(out)] == ["1", "3"]
+    assert f"skipped: empty texts (1 of 3), the first at {asked}, line 3" in err
+    asked.write_text('text,id\n"",2\n')
+    assert "no text could be read" in say(capsys, "predict", reviews / "run", asked, "--skip-bad", code=1)
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "jsonl"])
+def test_whatever_a_parquet_file_holds_is_written(
+    reviews: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked, out = tmp_path / "asked.parquet", tmp_path / f"answers.{ending}"
+    when = datetime(2026, 11, 17, 23, 50)
+    values = {"text": ["good film"], "when": [when], "day": [when.date()], "raw": [b"ab"], "odd": [float("nan")]}
+    pq.write_table(pa.table(values | {"price": pa.array([Decimal("1.10")])}), asked)
+    say(capsys, "predict", reviews / "run", asked, "--out", out)
+    printed = json.loads(say(capsys, "predict", reviews / "run", asked, "--json"))
+    match ending:
+        case "csv":
+            (found,) = rows_of(out)
+        case "json":
+            (found,) = json.loads(out.read_text(), parse_constant=int)
+        case _:
+            found = json.loads(out.read_text(), parse_constant=int)
+    assert {name: found[name] for name in ("when", "day", "raw", "price")} == {
+        "when": "2026-11-17T23:50:00",
+        "day": "2026-11-17",
+        "raw": "YWI=",
+        "price": "1.10",
+    }
+    assert found["odd"] == ("" if ending == "csv" else None)
+    assert printed["when"] == found["when"]
+
+
+def test_a_folder_of_tables(reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "asked" / "deep").mkdir(parents=True)
+    (tmp_path / "asked" / "a.csv").write_text("text\ngood film\n")
+    (tmp_path / "asked" / "deep" / "b.jsonl").write_text('{"review": "bad film"}\n')
+    (tmp_path / "asked" / "notes.txt").write_text("mine")
+    out, err = say_both(capsys, "predict", reviews / "run", tmp_path / "asked")
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        f"{tmp_path / 'asked' / 'a.csv'}, line 2",
+        f"{tmp_path / 'asked' / 'deep' / 'b.jsonl'}, line 1",
+    ]
+    assert f"(1), the first at {tmp_path / 'asked' / 'notes.txt'}" in err
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.txt").write_text("good film")
+    assert say(capsys, "predict", reviews / "run", tmp_path).count("line") == 2  # the tables below it
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "one.txt").rename(tmp_path / "texts" / "one.txt")
+    assert "one.txt: " in say(capsys, "predict", reviews / "run", tmp_path / "texts")
+    (tmp_path / "empty").mkdir()
+    wrong = say(capsys, "predict", reviews / "run", tmp_path / "empty", code=2)
+    assert "a folder must have files such as .csv, .tsv, .jsonl, .ndjson, .json, .parquet, .txt, .md, got" in wrong
+
+
+# --- evaluate --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "jsonl"])
+def test_evaluate_writes_every_example(
+    reviews: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, out = tmp_path / "other.csv", tmp_path / f"judged.{ending}"
+    other.write_text("review,verdict\na good film,for\na bad one,against\nbad bad,against\n")
+    about = ("evaluate", reviews / "run", "--data", other, "--json", "--out", out)
+    metrics = json.loads(say(capsys, *about))
+    if ending == "csv":
+        found = [{**row, "probability": float(row["probability"])} for row in rows_of(out)]
+    else:
+        text = out.read_text()
+        found = json.loads(text) if ending == "json" else [json.loads(line) for line in text.splitlines()]
+    assert [row["text"] for row in found] == ["a good film", "a bad one", "bad bad"]
+    assert [row["label"] for row in found] == ["for", "against", "against"]
+    assert sum(row["label"] == row["predicted"] for row in found) / 3 == pytest.approx(metrics["accuracy"])
+    assert all(0.5 <= row["probability"] <= 1 for row in found)
+    assert "out must be a new file" in say(capsys, *about, code=2)
+
+
+def test_evaluate_writes_the_examples_of_a_part(
+    reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "judged.csv"
+    said = say(capsys, "evaluate", reviews / "run", "--split", "valid", "--out", out)
+    assert f"6 answers in {out}" in said
+    found = rows_of(out)
+    assert [row["example"] for row in found] == list("012345")
+    assert all(row["text"].split()[0] == {"for": "good", "against": "bad"}[row["label"]] for row in found)
+
+
+def test_evaluate_says_what_it_found(reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text('review,verdict\na good film,for\n"",for\n' + "bad " * 99 + ",against\n")
+    _, err = say_both(capsys, "evaluate", reviews / "run", "--data", other)
+    assert f"2 texts in {other} (text in 'review', label in 'verdict')" in err
+    assert f"skipped: empty texts (1), the first at {other}, line 3" in err
+    assert "1 longer than 64 is cut" in err
+
+
+def test_evaluate_on_one_class(reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text("review,verdict\na good film,for\nso good,for\n")
+    assert json.loads(say(capsys, "evaluate", reviews / "run", "--data", other, "--json"))["examples"] == 2
+
+
+# --- images ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a folder of images."""
+    folder = tmp_path_factory.mktemp("photos")
+    for number in range(20):
+        name = ("cats", "dogs")[number % 2]
+        (folder / "photos" / name).mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 10 * number).save(folder / "photos" / name / f"{number}.png")
+    data = ("--data", str(folder / "photos"))
+    assert main(["train", "digits-vit", *data, "--out", str(folder / "run"), *LITTLE, *SMALL]) == 0
+    return folder
+
+
+def test_the_folder_of_the_training_is_predicted_and_judged(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = photos / "photos"
+    out, _ = say_both(capsys, "predict", photos / "run", folder)
+    assert [line.split(": ")[0] for line in out.splitlines()] == [str(path) for path in sorted(folder.rglob("*.png"))]
+    metrics = json.loads(say(capsys, "evaluate", photos / "run", "--data", folder, "--json"))
+    judged = tmp_path / "judged.csv"
+    say(capsys, "evaluate", photos / "run", "--data", folder, "--out", judged)
+    rows = rows_of(judged)
+    assert all(Path(row["file"]).parent.name == row["label"] for row in rows)
+    assert sum(row["label"] == row["predicted"] for row in rows) / 20 == pytest.approx(metrics["accuracy"])
+    part = tmp_path / "part.csv"
+    say(capsys, "evaluate", photos / "run", "--out", part)
+    assert all(Path(row["file"]).parent.name == row["label"] for row in rows_of(part))
+
+
+def test_evaluate_says_what_is_no_image_and_refuses_what_training_does(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(photos / "photos", tmp_path / "photos")
+    (tmp_path / "photos" / "dogs" / "notes.txt").write_text("mine")
+    Image.new("L", (8, 8)).save(tmp_path / "photos" / "stray.png")
+    _, err = say_both(capsys, "evaluate", photos / "run", "--data", tmp_path / "photos")
+    assert f"20 images in {tmp_path / 'photos'}, all of 8 x 8 pixels" in err
+    assert "skipped: files that are no images (1)" in err
+    assert "skipped: images that are in no folder of a class (1)" in err
+    frames = [Image.new("L", (8, 8), colour) for colour in (0, 255)]
+    path = tmp_path / "photos" / "cats" / "moving.gif"
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+    wrong = f"image must be one picture, got {path} with 2 frames"
+    assert wrong in say(capsys, "evaluate", photos / "run", "--data", tmp_path / "photos", code=2)
+    assert wrong in say(capsys, "predict", photos / "run", path, code=2)
+    _, err = say_both(capsys, "predict", photos / "run", tmp_path / "photos", "--skip-bad")
+    assert "skipped 1 of 22 files" in err
+
+
+# --- translations ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a table of translations."""
+    folder = tmp_path_factory.mktemp("pairs")
+    rows = [f"{['one', 'two', 'three'][i % 3]} dogs {i}\t{['ein', 'zwei', 'drei'][i % 3]} Hunde {i}" for i in range(60)]
+    (folder / "pairs.tsv").write_text("\n".join(["source\ttarget", *rows]) + "\n")
+    small = ("--set", "model.d_model=8", "--set", "model.feed_forward.d_ff=8")
+    data = ("--data", str(folder / "pairs.tsv"))
+    assert main(["train", "dates", *data, "--out", str(folder / "run"), *LITTLE, *small]) == 0
+    return folder
+
+
+def ask_translations(capsys: pytest.CaptureFixture[str], pairs: Path, *arguments: object) -> tuple[list[dict], str]:
+    out, err = say_both(capsys, "translate", pairs / "run", "--max-new-tokens", "4", "--json", *arguments)
+    return [json.loads(line) for line in out.splitlines()], err
+
+
+def test_a_table_is_translated_row_by_row(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["one dogs 1", "two dogs 22", "", "three dogs"]
+    wanted = [ask_translations(capsys, pairs, text)[0][0] if text else None for text in texts]
+    tables = {
+        "names.tsv": "id\ttarget\tsource\n" + "".join(f"{i}\tHund\t{text}\n" for i, text in enumerate(texts)),
+        "plain.tsv": "".join(f"{text}\tHund\n" for text in texts),
+        "two.jsonl": "".join(json.dumps({"target": "Hund", "en": text}) + "\n" for text in texts),
+        "lines.jsonl": "".join(json.dumps({"n": i, "text": text, "x": 1}) + "\n" for i, text in enumerate(texts)),
+    }
+    (tmp_path / "all").mkdir()
+    for name, content in tables.items():
+        (tmp_path / "all" / name).write_text(content)
+    pq.write_table(pa.table({"source": texts}), tmp_path / "all" / "rows.parquet")
+    for name in (*tables, "rows.parquet"):
+        found, err = ask_translations(capsys, pairs, "--file", tmp_path / "all" / name)
+        assert ("plain.tsv does not name its columns" in err) == (name == "plain.tsv")
+        for answer, alone in zip(found, wanted, strict=True):
+            assert answer["translation"] == ("" if alone is None else alone["translation"])
+            assert answer["score"] == (None if alone is None else pytest.approx(alone["score"], abs=1e-4))
+    assert found[1]["place"] == f"{tmp_path / 'all' / 'rows.parquet'}, row 2"
+    out = tmp_path / "answers.csv"
+    said = say(capsys, "translate", pairs / "run", "--file", tmp_path / "all", "--out", out, "--max-new-tokens", "4")
+    assert "20 answers in" in said
+    assert {row["translation"] for row in rows_of(out)} == {"" if w is None else w["translation"] for w in wanted}
+
+
+def test_tables_that_cannot_be_translated(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "three.tsv"
+    table.write_text("1\tone dog\tein Hund\n2\ttwo dogs\tzwei Hunde\n")
+    ask = ("translate", pairs / "run", "--file", table)
+    assert "a table of more than two columns must name them in its first line" in say(capsys, *ask, code=2)
+    assert "column must name a column, got 'mine'; there are" in say(capsys, *ask, "--column", "mine", code=2)
+    assert "column is for tables, given by --file" in say(
+        capsys, "translate", pairs / "run", "x", "--column", "mine", code=2
+    )
+
+
+def test_texts_of_a_file_are_translated_together(
+    pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    search = hw.generation.beam_search
+
+    def count(model, source, **options):
+        sizes.append(len(source))
+        return search(model, source, **options)
+
+    monkeypatch.setattr("headwork.generation.beam_search", count)
+    (tmp_path / "asked.txt").write_text("".join(f"{'one ' * (i % 3 + 1)}dogs {i}\n" for i in range(70)))
+    found, _ = ask_translations(capsys, pairs, "--file", tmp_path / "asked.txt")
+    assert sizes == [64, 6]
+    assert [answer["source"].split()[-1] for answer in found] == [str(i) for i in range(70)]
+
+
+def test_evaluate_writes_translations(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other, out = tmp_path / "other.tsv", tmp_path / "judged.jsonl"
+    other.write_text("source\ttarget\none dogs 1\tein Hunde 1\n\t\ntwo dogs\tzwei Hunde\n")
+    _, err = say_both(capsys, "evaluate", pairs / "run", "--data", other, "--out", out)
+    assert f"2 pairs in {other}" in err
+    assert f"skipped: pairs that are empty on both sides (1), the first at {other}, line 3" in err
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["source"], row["target"]) for row in rows] == [
+        ("one dogs 1", "ein Hunde 1"),
+        ("two dogs", "zwei Hunde"),
+    ]
+    assert all(isinstance(row["translation"], str) for row in rows)

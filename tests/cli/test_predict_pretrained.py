@@ -61,6 +61,19 @@ def test_classes_of_texts(files: list[str], tmp_path: Path, capsys: pytest.Captu
     assert " %" in capsys.readouterr().out
 
 
+def test_classes_of_the_rows_of_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = {0: "calm", 1: "glad", 2: "sad"}
+    folder = folder_with_words(tmp_path / "model", "bert-classes", id2label=names)
+    table = tmp_path / "asked.csv"
+    table.write_text("id,text\n" + "".join(f"{number},{text}\n" for number, text in enumerate(TEXTS)))
+    for text, answer in zip(TEXTS, answers([str(folder), str(table)], capsys), strict=True):
+        with torch.no_grad():
+            wanted = hw.hub.load_pretrained(folder)(ids_of(folder, text))[0].softmax(-1)
+        assert answer["text"] == text
+        assert answer["predicted"] == names[int(wanted.argmax())]
+        assert answer["probability"] == pytest.approx(float(wanted.max()), abs=1e-5)
+
+
 def test_what_a_mask_stands_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, file = folder_with_words(tmp_path / "model", "bert-lm"), tmp_path / "text.txt"
     file.write_text("the [MASK] is small")

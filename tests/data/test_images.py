@@ -18,9 +18,10 @@ def test_the_images_of_a_folder(tmp_path):
         Image.new("L", (2, 3)).save(tmp_path / name)
     for name in ("notes.txt", "._b.png", "png"):
         (tmp_path / name).write_text("no image")
-    (tmp_path / "folder.png").mkdir()
-    Image.new("L", (2, 3)).save(tmp_path / "folder.png" / "below.png")
-    assert [path.name for path in find_images(tmp_path)] == ["a.JPG", "b.png", "c.webp"]
+    for folder in ("folder.png", ".hidden"):
+        (tmp_path / folder).mkdir()
+        Image.new("L", (2, 3)).save(tmp_path / folder / "below.png")
+    assert [path.name for path in find_images(tmp_path)] == ["a.JPG", "b.png", "c.webp", "below.png"]
     assert find_images(tmp_path / "b.png") == [tmp_path / "b.png"]
 
 
@@ -110,3 +111,19 @@ def test_a_pipe_and_a_device_are_refused_at_once(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe.png", Path("/dev/zero")):
         with pytest.raises(ValueError, match=f"image must be a file on a disk, got {path}"):
             read_image(path, (5, 7), 1)
+
+
+def test_of_a_photo_with_smaller_copies_the_photo_is_read(tmp_path: Path) -> None:
+    """A phone's JPEG may hold several pictures (MPO), and is no animation."""
+    path = tmp_path / "photo.jpg"
+    Image.new("L", (7, 5), 255).save(path, format="MPO", save_all=True, append_images=[Image.new("L", (7, 5))])
+    assert read_image(path, (5, 7), 1).mean() > 0.99
+
+
+@pytest.mark.parametrize("ending", ["gif", "png", "tif", "webp"])
+def test_several_pictures_in_a_file_are_refused(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"many.{ending}"
+    frames = [Image.new("RGB", (7, 5), (shade, 0, 0)) for shade in (0, 90, 255)]
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+    with pytest.raises(ValueError, match=rf"image must be one picture, got {path} with 3 frames: save one of them"):
+        read_image(path, (5, 7), 1)

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from headwork.cli.convert import Convert
+from headwork.cli.evaluate import Evaluate
 from headwork.cli.generate import Generate
-from headwork.cli.predict import Evaluate, Predict
+from headwork.cli.predict import Predict
 from headwork.cli.translate import Translate
 from headwork.functional.denormals import SWITCH, flush_denormals, flushes_denormals
 

@@ -21,10 +21,10 @@ def test_numbers_of_a_set_that_numbers_its_labels(tmp_path: Path) -> None:
     write_small_sets(tmp_path)
     run = run_of(tmp_path / "sst2")
     assert isinstance(run.config.data, Sst2)
-    examples = other_examples(run, [str(tmp_path / "sst2" / "dev.tsv")])
-    assert examples.batch(range(4)).label.tolist() == [0, 1, 0, 1]
+    other = other_examples(run, [str(tmp_path / "sst2" / "dev.tsv")])
+    assert other.examples.batch(range(4)).label.tolist() == [0, 1, 0, 1]
     (tmp_path / "own.csv").write_text("text,label\na,positive\nb,negative\nc,1\n")
-    assert other_examples(run, [str(tmp_path / "own.csv")]).batch(range(3)).label.tolist() == [1, 0, 1]
+    assert other_examples(run, [str(tmp_path / "own.csv")]).examples.batch(range(3)).label.tolist() == [1, 0, 1]
 
 
 def test_numbers_say_nothing_where_labels_are_in_alphabetical_order(tmp_path: Path) -> None:

@@ -208,6 +208,23 @@ def test_a_model_of_images_is_read_there_again(tmp_path: Path) -> None:
         torch.testing.assert_close(theirs(image).logits, done.model(image), atol=1e-5, rtol=1e-4)
 
 
+def test_other_images_are_read_as_the_model_wants_them(tmp_path: Path) -> None:
+    for number in range(12):
+        name = ("cats", "dogs")[number % 2]
+        (tmp_path / "photos" / name).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 14), (20 * number, 7, 30)).save(tmp_path / "photos" / name / f"{number}.png")
+    data = hw.data.ImageFolder(path=str(tmp_path / "photos"), size=(5, 5))
+    start = start_from(str(save_vit(tmp_path / "theirs")), data, freeze=True)
+    learn(start, tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    other = hw.recipes.other_examples(run, [str(tmp_path / "photos")])
+    files = [about["file"] for about in other.about]
+    test = run.load_data().test
+    for index, file in enumerate(test.examples.files):
+        for one, same in zip(test.batch([index]), other.examples.batch([files.index(file)]), strict=True):
+            assert torch.equal(one, same)
+
+
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 

@@ -1,30 +1,26 @@
 """The answers to a whole file: shown as they come, or written to a CSV or JSON file."""
 
+import base64
 import csv
 import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from headwork.tasks import LabelTask
-    from headwork.training import Run
+from types import MappingProxyType, TracebackType
+from typing import Any, TextIO
 
 ENDINGS = (".csv", ".json", ".jsonl")
-N_AT_ONCE = 64
+OUT_HELP = "Write the answers to this new file: .csv, .json or .jsonl."
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Answers:
     """Rows for a new file (.csv, .json or .jsonl), which is there when all are; or lines that are printed."""
 
-    def __init__(self, out: Path | None) -> None:
-        self.out, self.n = out, 0
+    def __init__(self, out: Path | None, *, quiet: bool = False) -> None:
+        self.out, self.n, self.quiet = out, 0, quiet
         self.file: TextIO | None = None
-        self.writer: csv.DictWriter[str] | None = None
         if out is not None and out.suffix.lower() not in ENDINGS:
             raise ValueError(f"out must end in one of {', '.join(ENDINGS)}, got {out}")
         if out is not None and out.exists():
@@ -33,23 +29,18 @@ class Answers:
     def __enter__(self) -> "Answers":
         if self.out is not None:
             self.out.parent.mkdir(parents=True, exist_ok=True)
-            self.staging = self.out.with_name(f".{self.out.name}.{os.getpid()}.part")
-            self.file = self.staging.open("w", encoding="utf-8", newline="")
+            self.rows, self.whole = (
+                self.out.with_name(f".{self.out.name}.{os.getpid()}.{end}") for end in ("rows", "part")
+            )
+            self.file = _open(self.rows)
         return self
 
-    def add(self, row: dict[str, Any], line: str) -> None:
-        """One answer: a row for the file, or a line to print."""
+    def add(self, answer: Mapping[str, Any], line: str, asked: Mapping[str, Any] = NOTHING) -> None:
+        """One answer: a row for the file, behind what the user's own table has in that row; or a line to print."""
         if self.file is None:
             print(line, flush=True)
-        elif self.out is not None and self.out.suffix.lower() == ".csv":
-            if self.writer is None:
-                self.writer = csv.DictWriter(self.file, list(row), extrasaction="ignore")
-                self.writer.writeheader()
-            self.writer.writerow(row)
         else:
-            is_list = self.out is not None and self.out.suffix.lower() == ".json"
-            self.file.write(("[\n" if not self.n else ",\n") if is_list else "")
-            self.file.write(json.dumps(row, ensure_ascii=False) + ("" if is_list else "\n"))
+            self.file.write(to_json([asked, answer]) + "\n")
         self.n += 1
 
     def __exit__(
@@ -57,53 +48,109 @@ class Answers:
     ) -> None:
         if self.file is None or self.out is None:
             return
-        if self.out.suffix.lower() == ".json":
-            self.file.write("\n]\n" if self.n else "[]\n")
         self.file.close()
-        if kind is None:
-            self.staging.replace(self.out)
-            print(f"{self.n:,} answers in {self.out}")
-        else:
-            self.staging.unlink(missing_ok=True)
+        try:
+            if kind is None:
+                self._write()
+                self.whole.replace(self.out)
+                if not self.quiet:
+                    print(f"{self.n:,} answers in {self.out}")
+        finally:
+            for path in (self.rows, self.whole):
+                path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        """All rows, now that all columns are known: a row of the user's may lack what another has."""
+        assert self.out is not None
+        theirs, ours = dict[str, None](), dict[str, None]()
+        for asked, answer in self._read():
+            theirs |= dict.fromkeys(asked)
+            ours |= dict.fromkeys(answer)
+        names = names_beside(ours, theirs)
+        rows = (asked | {names[name]: value for name, value in answer.items()} for asked, answer in self._read())
+        with _open(self.whole) as file:
+            match self.out.suffix.lower():
+                case ".csv":
+                    writer = csv.DictWriter(file, [*theirs, *names.values()])
+                    writer.writeheader()
+                    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+                case ".jsonl":
+                    file.writelines(to_json(row) + "\n" for row in rows)
+                case _:
+                    file.write("[")
+                    file.writelines(f"{',' if number else ''}\n{to_json(row)}" for number, row in enumerate(rows))
+                    file.write("\n]\n" if self.n else "]\n")
+
+    def _read(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        with self.rows.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                asked, answer = json.loads(line)
+                yield asked, answer
 
 
-def label_rows(
-    run: "Run", model: "nn.Module", task: "LabelTask", limit: int, path: Path, column: str | None
-) -> Iterator[dict[str, Any]]:
-    """Each row of a table with what its text is taken for."""
-    import torch
+def check_finite(what: object, numbers: dict[str, float]) -> None:
+    """Raise instead of printing what is no number, and no JSON either."""
+    from headwork.training import NonFiniteError
 
-    from headwork.batches import TextBatch, call_model
-    from headwork.data.reviews import encode_starts
-    from headwork.data.table_files import Row, find_column, is_missing, read_rows
-    from headwork.data.text_examples import Rows
-    from headwork.data.text_table import TEXT_COLUMNS
+    for name, number in numbers.items():
+        if not math.isfinite(number):
+            raise NonFiniteError(f"{what} gives {number} for {name}: the numbers in the model grow too large")
 
-    tokenizer, of_run = run.tokenizer, getattr(run.config.data, "text", None)
-    names = TEXT_COLUMNS if of_run is None else (of_run.strip().lower(), *TEXT_COLUMNS)
-    if tokenizer is None:
-        raise ValueError(f"run must have a tokenizer to read texts, got {run.folder}, which has none")
 
-    def answer(rows: list[Row], name: str) -> Iterator[dict[str, Any]]:
-        for place, values in rows:
-            if is_missing(values.get(name)):
-                raise ValueError(f"text must not be empty, got {values.get(name)!r} in {place}")
-        texts = Rows.of(encode_starts([str(row.values[name]) for row in rows], tokenizer, limit))
-        batch = TextBatch(*texts.padded(torch.arange(len(rows))), torch.zeros(len(rows), dtype=torch.long))
-        with torch.no_grad():
-            probabilities = task.probabilities(call_model(model, batch))
-        for row, (best, label) in zip(
-            rows, zip(*(t.tolist() for t in probabilities.max(-1)), strict=True), strict=True
-        ):
-            yield {"place": row.place, **row.values, "predicted": task.labels[label], "probability": best}
+def beside(asked: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the user's and its answer as one."""
+    names = names_beside(answer, asked)
+    return {**asked, **{names[name]: value for name, value in answer.items()}}
 
-    waiting: list[Row] = []
-    name: str | None = None
-    for row in read_rows(path):
-        name = name or find_column(list(row.values), column, names, "column", path)
-        waiting.append(row)
-        if len(waiting) == N_AT_ONCE:
-            yield from answer(waiting, name)
-            waiting = []
-    if waiting and name is not None:
-        yield from answer(waiting, name)
+
+def names_beside(ours: Iterable[str], theirs: Iterable[str]) -> dict[str, str]:
+    """What our columns are called beside theirs, of which none is lost.
+
+    >>> names_beside(["predicted", "probability"], ["text", "predicted", "predicted_2"])
+    {'predicted': 'predicted_3', 'probability': 'probability'}
+    """
+    taken, names = set(theirs), dict[str, str]()
+    for name in ours:
+        number, free = 1, name
+        while free in taken:
+            number += 1
+            free = f"{name}_{number}"
+        names[name] = free
+        taken.add(free)
+    return names
+
+
+def to_json(value: object) -> str:
+    """A line of JSON, whatever a table holds.
+
+    >>> from datetime import date
+    >>> to_json({"when": date(2026, 11, 17), "how much": float("nan"), "raw": b"ab"})
+    '{"when": "2026-11-17", "how much": null, "raw": "YWI="}'
+    """
+    return json.dumps(_plain(value), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """A value of a table as JSON has it: no number that is none, bytes in base64, dates in ISO form."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case bytes():
+            return base64.b64encode(value).decode()
+        case _:
+            return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _cell(value: object) -> object:
+    return to_json(value) if isinstance(value, dict | list) else value
+
+
+def _open(path: Path) -> TextIO:
+    # Half of a surrogate pair, which JSON can have, is written as JSON writes it.
+    return path.open("w", encoding="utf-8", newline="", errors="backslashreplace")

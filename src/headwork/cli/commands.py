@@ -25,12 +25,13 @@ from headwork.cli.arguments import Terminal, complain
 from headwork.cli.check import Check
 from headwork.cli.compare import Compare
 from headwork.cli.convert import Convert
+from headwork.cli.evaluate import Evaluate
 from headwork.cli.explore import Explore
 from headwork.cli.export import Export
 from headwork.cli.generate import Generate
 from headwork.cli.inspection import Cost, Models, Trace
 from headwork.cli.lab import Lab
-from headwork.cli.predict import Evaluate, Predict
+from headwork.cli.predict import Predict
 from headwork.cli.threads import share_processors
 from headwork.cli.train import Train, with_recipe
 from headwork.cli.translate import Translate

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import UseAppendAction, arg
 
 from headwork.checks import with_article
-from headwork.cli.answers import Answers
+from headwork.cli.answers import Answers, beside, to_json
 from headwork.cli.arguments import OfRun, complain, lines_of_stdin, warn_of_unknown, without_denormals
+from headwork.cli.asked import COLUMN_HELP, Asked, Columns, find_asked, read_asked
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 LONGEST_FILE = 10**7
 """Bytes of a text to measure on; what is longer says no more."""
+PROMPT_COLUMNS = ("prompt", "instruction", "question", "input")
 Message = dict[str, str]
 
 
@@ -62,7 +64,11 @@ class Generate(OfRun):
     measure: Annotated[
         Path | None, arg(help="With --weights int8 or int4: a text, on which both are measured; nothing is generated.")
     ] = None
-    file: Annotated[Path | None, arg(help="Continue each line of this UTF-8 file, each for itself.")] = None
+    file: Annotated[
+        Path | None,
+        arg(help="Continue each line of this UTF-8 file, or row of a table, for itself; or of a folder of these."),
+    ] = None
+    column: Annotated[str | None, arg(help=COLUMN_HELP)] = None
     out: Annotated[Path | None, arg(help="Write the texts to this new file: .csv, .json or .jsonl.")] = None
     json: Annotated[bool, arg(help="Print JSON for a program to read, when all is there.")] = False
 
@@ -88,10 +94,11 @@ class Generate(OfRun):
             complain("write a line, and end with Ctrl-D")
         said: list[Message] = []
         with answers:
-            for prompt in prompts:
+            for asked in prompts:
+                prompt = asked.text
                 if self.prompt is None and not prompt.strip():
                     if self.file is not None:  # a line for each line
-                        self.add(answers, prompt, "", 0, seed)
+                        self.add(answers, asked, "", 0, seed)
                     continue
                 if not hasattr(tokenizer, "chat_template"):
                     warn_of_unknown(tokenizer, prompt)
@@ -103,7 +110,7 @@ class Generate(OfRun):
                 pieces = self.continue_text(model, tokenizer, ids, end, sampling, generator, tokens)
                 if self.json or self.out is not None:
                     text = "".join(pieces)
-                    self.add(answers, prompt, text, len(tokens), seed)
+                    self.add(answers, asked, text, len(tokens), seed)
                 else:
                     print("" if chats else prompt, end="", flush=True)
                     text = ""
@@ -113,19 +120,26 @@ class Generate(OfRun):
                     print(flush=True)
                 said.append({"role": "assistant", "content": text})
 
-    def all_prompts(self) -> Iterable[str]:
-        """The one that was given, the lines of the file, or those of stdin."""
+    def all_prompts(self) -> Iterable[Asked]:
+        """The one that was given, those of the file, or the lines of stdin."""
+        from headwork.data.bundled_text import TEXT_ENDINGS
+        from headwork.data.table_files import TABLE_ENDINGS
+        from headwork.data.text_table import TEXT_COLUMNS
+
         if self.file is None:
-            return lines_of_stdin() if self.prompt is None else [self.prompt]
+            if self.column is not None:
+                raise ValueError(f"column is for tables, given by --file, got {self.column!r}")
+            return (Asked("", text) for text in (lines_of_stdin() if self.prompt is None else [self.prompt]))
         if self.prompt is not None:
             raise ValueError(f"give a prompt or a file, not both, got {self.file} and {self.prompt!r}")
-        from headwork.data.table_files import read_lines
+        columns = Columns(self.column, (*PROMPT_COLUMNS, *TEXT_COLUMNS))
+        files = find_asked(self.file, TABLE_ENDINGS, TEXT_ENDINGS)
+        return (asked for file in files for asked in read_asked(file, columns))
 
-        return read_lines(self.file)
-
-    def add(self, answers: Answers, prompt: str, text: str, n_tokens: int, seed: int) -> None:
-        about = {"prompt": prompt, "text": text, "tokens": n_tokens} | ({} if self.is_certain else {"seed": seed})
-        answers.add(about, json.dumps(about) if self.json else prompt)
+    def add(self, answers: Answers, asked: Asked, text: str, n_tokens: int, seed: int) -> None:
+        row = {**asked.shown("prompt"), "text": text, "tokens": n_tokens}
+        row |= {} if self.is_certain else {"seed": seed}
+        answers.add(row, to_json(beside(asked.row, row)) if self.json else asked.text, asked.row)
 
     def continue_text(
         self,

@@ -1,20 +1,22 @@
-"""`headwork evaluate` and `headwork predict`: the best checkpoint of a run, on its own data or on files."""
+"""`headwork predict`: the best checkpoint of a run, on files."""
 
 import json
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional, arg
 
+from headwork.cli.answers import OUT_HELP, Answers, beside, check_finite, to_json
 from headwork.cli.arguments import OfRunOrModel, complain, lines_of_stdin, without_denormals
+from headwork.cli.asked import COLUMN_HELP, Columns, find_asked, read_asked
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from headwork.data import ImageBatch, TextBatch
+    from headwork.cli.label_texts import TextLabeller
+    from headwork.data import AnyTokenizer, ImageBatch, TextBatch
     from headwork.models import Description
     from headwork.tasks import LabelTask
     from headwork.training import Run
@@ -28,62 +30,6 @@ N_COMPARED = 1000
 
 
 @dataclass(frozen=True)
-class Evaluate(OfRunOrModel):
-    """Measure the best checkpoint of a run, or a model that was made from it, on its data or on other."""
-
-    split: Annotated[Literal["train", "valid", "test"], arg(help="Which examples.")] = "test"
-    data: Annotated[
-        UseAppendAction[tuple[str, ...]], arg(help="Other data of the same kind, all of it; twice: two files.")
-    ] = ()
-    set: Annotated[
-        UseAppendAction[tuple[str, ...]], arg(help="With --data: how it is read, such as data.text=review.")
-    ] = ()
-    bleu: Annotated[bool, arg(help="Of a translator: BLEU by sacrebleu, with its signature.")] = False
-    beams: Annotated[int, arg(help="With --bleu: how many translations are followed at a time.")] = 1
-    batch_size: Annotated[int, arg(help="Examples at once.")] = 64
-    json: Annotated[bool, arg(help="Print JSON for a program to read.")] = False
-
-    @without_denormals()
-    def run(self) -> None:
-        from headwork.checks import check_positive
-        from headwork.training.display import show
-        from headwork.training.plan import ordered_batches
-
-        check_positive(batch_size=self.batch_size, beams=self.beams)
-        run, model = self.open()
-        if self.data:
-            from headwork.recipes import other_examples, read_settings
-
-            examples, of = other_examples(run, self.data, read_settings(self.set)), " and ".join(self.data)
-        elif self.set:
-            raise ValueError(f"set is for other data, given by --data, got {' '.join(self.set)}")
-        else:
-            examples, of = getattr(run.load_data(), self.split), self.split
-        metrics = run.task.evaluate(model, ordered_batches(examples, self.batch_size)).metrics
-        check_finite(self.run_folder, metrics)
-        bleu = self.measure_bleu(run, model, examples) if self.bleu else {}
-        if self.json:
-            about = {"run": str(self.run_folder), "split": of, "examples": len(examples)}
-            print(json.dumps(about | metrics | bleu))
-        else:
-            print(f"{self.run_folder} on {len(examples)} {of} examples: {show(metrics, run.task)}")
-            if bleu:
-                print(f"BLEU {bleu['bleu']:.2f}, {bleu['signature']}")
-
-    def measure_bleu(self, run: "Run", model: "nn.Module", examples: object) -> dict[str, object]:
-        from headwork.data import Tokenizer
-        from headwork.data.text_examples import PairExamples
-        from headwork.data.translations import measure_bleu
-        from headwork.models import EncoderDecoder
-
-        tokenizer = run.tokenizer if isinstance(run.tokenizer, Tokenizer) else None
-        if not isinstance(examples, PairExamples) or not isinstance(model, EncoderDecoder) or tokenizer is None:
-            raise ValueError(f"bleu is for a translator, got {self.run_folder}")
-        found = measure_bleu(model, tokenizer, examples, n_beams=self.beams, batch_size=self.batch_size)
-        return {"bleu": found.score, "signature": f"{found.signature}|beams:{self.beams}"}
-
-
-@dataclass(frozen=True)
 class Predict(OfRunOrModel):
     """Label images or texts with the best checkpoint of a run, or a model that was made from it.
 
@@ -91,13 +37,14 @@ class Predict(OfRunOrModel):
     """
 
     files: Annotated[
-        Positional[tuple[Path, ...]], arg(help="Images or texts; a folder of images; - for a text from stdin.")
+        Positional[tuple[Path, ...]],
+        arg(help="Images, texts or tables of texts; folders of these; - for a text from stdin."),
     ] = ()
     top: Annotated[int, arg(help="How many labels to name for each.")] = 3
     invert: Annotated[bool, arg(help="Swap black and white: for dark ink, if the run has seen light ink.")] = False
-    skip_bad: Annotated[bool, arg(help="Count files that cannot be read instead of stopping at the first.")] = False
-    column: Annotated[str | None, arg(help="The column with the texts, of a .csv, .tsv, .jsonl or .parquet.")] = None
-    out: Annotated[Path | None, arg(help="Write the answers to this new file: .csv, .json or .jsonl.")] = None
+    skip_bad: Annotated[bool, arg(help="Count what cannot be read instead of stopping at the first.")] = False
+    column: Annotated[str | None, arg(help=COLUMN_HELP)] = None
+    out: Annotated[Path | None, arg(help=OUT_HELP)] = None
     json: Annotated[bool, arg(help="Print a line of JSON for each file.")] = False
 
     @without_denormals()
@@ -130,24 +77,27 @@ class Predict(OfRunOrModel):
             raise ValueError("files must be images for this run: - reads a text from stdin, got -")
         if self.invert and not is_image:
             raise ValueError(f"invert is for images, got it for {self.run_folder}, which reads texts")
-        from headwork.data.table_files import is_table
-
-        tables = [path for path in self.files if is_table(path)]
-        if tables and not is_image:
-            if len(tables) < len(self.files):
-                raise ValueError(f"files must be tables or texts, not both, got {', '.join(map(str, self.files))}")
-            self.predict_tables(run, model, run.task, description)
+        if is_image:
+            self.predict_all(model, run.task, image_reader(run, description, invert=self.invert), is_image=True)
             return
-        read = image_reader(run, description, invert=self.invert) if is_image else text_reader(run, description)
-        self.predict_all(model, run.task, read, is_image=is_image)
+        from headwork.cli.label_texts import TextLabeller
+
+        of_run = getattr(run.config.data, "text", None)
+        labeller = TextLabeller(model, run.task, tokenizer_of(run), text_limit(run, description), self.skip_bad)
+        self.predict_texts(labeller, text_reader(run, description), of_run if isinstance(of_run, str) else None)
 
     def predict_pretrained(self, folder: Path) -> None:
         """With a folder of Hugging Face's: labels, what a mask stands for, or how alike texts are."""
         from headwork.cli import pretrained
+        from headwork.cli.label_texts import TextLabeller
 
         opened = pretrained.open_model(folder)
-        if opened.output == "class":
-            self.predict_all(opened.model, opened.task(), opened.reader(), is_image=opened.input == "image")
+        if opened.output == "class" and opened.input == "image":
+            self.predict_all(opened.model, opened.task(), opened.reader(), is_image=True)
+        elif opened.output == "class":
+            limit = opened.description.max_tokens
+            labeller = TextLabeller(opened.model, opened.task(), opened.tokenizer(), limit, self.skip_bad)
+            self.predict_texts(labeller, opened.reader(), None)
         elif opened.output == "masked token":
             for path in self.files:
                 for line in opened.fill(path, self.top, as_json=self.json):
@@ -156,25 +106,42 @@ class Predict(OfRunOrModel):
             for line in opened.similarities(self.files, as_json=self.json):
                 print(line, flush=True)
 
-    def predict_tables(self, run: "Run", model: "nn.Module", task: "LabelTask", description: "Description") -> None:
-        """The label of every row of tables: the row, and what it is taken for."""
-        from headwork.cli.answers import Answers, label_rows
+    def predict_texts(self, labeller: "TextLabeller", read: Read, of_run: str | None) -> None:
+        """The label of every text, or of every row of tables: the row, and what it is taken for."""
+        from headwork.data.table_files import is_table
+        from headwork.data.text_table import TEXT_COLUMNS
 
+        files = self.find_files(is_image=False)
+        if not any(map(is_table, files)):
+            if self.column is not None:
+                raise ValueError(f"column is for tables, got {self.column!r} for {files[0]}")
+            self.predict_all(labeller.model, labeller.task, read, is_image=False, files=files)
+            return
+        if not all(map(is_table, files)):
+            raise ValueError(f"files must be tables or texts, not both, got {', '.join(map(str, self.files))}")
+        columns = Columns(self.column, TEXT_COLUMNS if of_run is None else (of_run.strip().lower(), *TEXT_COLUMNS))
         with Answers(self.out) as answers:
-            for path in self.files:
-                for row in label_rows(run, model, task, text_limit(run, description), path, self.column):
-                    said = f"{row['place']}: {row['predicted']} {100 * row['probability']:.1f} %"
-                    answers.add(row, json.dumps(row, ensure_ascii=False) if self.json else said)
+            for asked, label, probability in labeller.label(
+                each for file in files for each in read_asked(file, columns)
+            ):
+                row = {"place": asked.place, "predicted": label, "probability": probability}
+                said = f"{asked.place}: {label} {100 * probability:.1f} %"
+                answers.add(row, to_json(beside(asked.row, row)) if self.json else said, asked.row)
+        labeller.complain()
+        if labeller.bad.n and not labeller.n:
+            raise RuntimeError("no text could be read")
 
-    def predict_all(self, model: "nn.Module", task: "LabelTask", read: Read, *, is_image: bool) -> None:
+    def predict_all(
+        self, model: "nn.Module", task: "LabelTask", read: Read, *, is_image: bool, files: Sequence[Path] = ()
+    ) -> None:
+        """The labels of each file."""
         import torch
 
         from headwork.batches import call_model
-        from headwork.cli.answers import Answers
 
         n_bad = n_good = 0
         with Answers(self.out) as answers:
-            for path in self.find_files(is_image=is_image):
+            for path in files or self.find_files(is_image=is_image):
                 try:
                     batch = read(path)
                 except ValueError as error:
@@ -196,24 +163,18 @@ class Predict(OfRunOrModel):
             raise RuntimeError("no file could be read")
 
     def find_files(self, *, is_image: bool) -> list[Path]:
-        from headwork.data import find_images
+        from headwork.data.bundled_text import TEXT_ENDINGS
+        from headwork.data.images import IMAGE_ENDINGS
+        from headwork.data.table_files import TABLE_ENDINGS
 
-        return [file for path in self.files for file in (find_images(path) if is_image and path.is_dir() else [path])]
+        kinds = [IMAGE_ENDINGS] if is_image else [TABLE_ENDINGS, TEXT_ENDINGS]
+        return [file for path in self.files for file in find_asked(path, *kinds)]
 
     def say(self, path: Path, probabilities: list[float], labels: tuple[str, ...]) -> str:
         best = sorted(zip(labels, probabilities, strict=True), key=lambda pair: -pair[1])[: self.top]
         if self.json:
             return json.dumps({"file": str(path), "labels": [{"label": name, "probability": p} for name, p in best]})
         return f"{path}: " + ", ".join(f"{name} {100 * probability:.1f} %" for name, probability in best)
-
-
-def check_finite(what: Path, numbers: dict[str, float]) -> None:
-    """Raise instead of printing what is no number, and no JSON either."""
-    from headwork.training import NonFiniteError
-
-    for name, number in numbers.items():
-        if not math.isfinite(number):
-            raise NonFiniteError(f"{what} gives {number} for {name}: the numbers in the model grow too large")
 
 
 def image_reader(run: "Run", description: "Description", *, invert: bool = False) -> Read:
@@ -279,15 +240,19 @@ def text_limit(run: "Run", description: "Description") -> int:
     return min((limit for limit in limits if limit is not None), default=512)
 
 
+def tokenizer_of(run: "Run") -> "AnyTokenizer":
+    if run.tokenizer is None:
+        raise ValueError(f"run must have a tokenizer to read texts, got {run.folder}, which has none")
+    return run.tokenizer
+
+
 def text_reader(run: "Run", description: "Description") -> Read:
     """BEGIN and the first tokens of a text, as many as the model and the data have."""
     import torch
 
     from headwork.data import TextBatch, encode_starts, read_text
 
-    tokenizer, limit = run.tokenizer, text_limit(run, description)
-    if tokenizer is None:
-        raise ValueError(f"run must have a tokenizer to read texts, got {run.folder}, which has none")
+    tokenizer, limit = tokenizer_of(run), text_limit(run, description)
 
     def read(path: Path) -> "TextBatch":
         text = text_of_stdin() if str(path) == "-" else read_text(path)

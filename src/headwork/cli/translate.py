@@ -1,22 +1,27 @@
 """`headwork translate`."""
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from headwork.cli.answers import Answers
+from headwork.cli.answers import OUT_HELP, Answers, beside, to_json
 from headwork.cli.arguments import OfRun, complain, lines_of_stdin, warn_of_unknown, without_denormals
+from headwork.cli.asked import COLUMN_HELP, Asked, Columns, find_asked, in_chunks, read_asked
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from headwork.generation import Hypothesis
+
 LONGEST_TRANSLATION = 4096
 """Tokens; a model that never ends its translation would go on for ever."""
 MOST_BEAMS = 256
+N_AT_ONCE = 256
+"""Texts of a file that are sorted by length, and translated in batches."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +37,16 @@ class Translator:
     """Ids that are never written."""
     first: int | None = None
     """The id that is always written first: BART's, or the language of a translation."""
+    source: str | None = None
+    """How the run was told that the column, or the file, of the sources is called; and that of the targets."""
+    target: str | None = None
 
 
 @dataclass(frozen=True)
 class Translate(OfRun):
     """Translate texts with the encoder-decoder of a run, or of a folder of Hugging Face's (Marian, T5, BART).
 
-    The texts are given here or line by line on stdin. A T5 is told what to do in the text.
+    The texts are given here, in a file, or line by line on stdin. A T5 is told what to do in the text.
     """
 
     texts: Annotated[Positional[tuple[str, ...]], arg(help="What to translate; none: the lines of stdin.")] = ()
@@ -51,8 +59,11 @@ class Translate(OfRun):
         Literal["float32", "int8", "int4"],
         arg(help="int8: a quarter of the memory, and faster; int4: less, and less exact."),
     ] = "float32"
-    file: Annotated[Path | None, arg(help="Translate the lines of this UTF-8 file.")] = None
-    out: Annotated[Path | None, arg(help="Write the answers to this new file: .csv, .json or .jsonl.")] = None
+    file: Annotated[
+        Path | None, arg(help="Translate the lines of this UTF-8 file, the rows of a table, or a folder of these.")
+    ] = None
+    column: Annotated[str | None, arg(help=COLUMN_HELP)] = None
+    out: Annotated[Path | None, arg(help=OUT_HELP)] = None
     json: Annotated[bool, arg(help="Print a line of JSON for each text.")] = False
 
     @without_denormals()
@@ -67,43 +78,66 @@ class Translate(OfRun):
                 raise ValueError(f"{name} must be at most {most:,}, got {getattr(self, name)}")
         if self.length_penalty is not None and self.beams == 1:
             raise ValueError(f"length_penalty is for a beam search: give --beams too, got {self.length_penalty}")
+        if self.file is not None and self.texts:
+            raise ValueError(f"give texts or a file, not both, got {self.file} and {self.texts[0]!r}")
+        if self.file is None and self.column is not None:
+            raise ValueError(f"column is for tables, given by --file, got {self.column!r}")
         translator = self.open_translator()
         model = translator.model
         if self.weights != "float32":
             model = quantize(model, bits=4 if self.weights == "int4" else 8)
+        search = partial(
+            beam_search,
+            model,  # type: ignore[arg-type]  # its description says that it translates
+            n_beams=self.beams,
+            max_new_tokens=self.max_new_tokens,
+            begin=translator.begin,
+            end=translator.end,
+            forbidden=translator.forbidden,
+            first=translator.first,
+            length_penalty=1.0 if self.length_penalty is None else self.length_penalty,
+        )
+        of_stdin = self.file is None and not self.texts
         with Answers(self.out) as answers:
-            for text in self.all_texts():
-                if not text.strip() and not self.texts:
-                    empty = {"source": text, "translation": "", "score": None}
-                    answers.add(empty, "{}" if self.json else "")  # a line for each line
-                    continue
-                ids = translator.encode(text)
-                if not ids:
-                    raise ValueError(f"texts must not be empty, got {text!r}")
-                best = beam_search(
-                    model,  # type: ignore[arg-type]  # its description says that it translates
-                    [ids],
-                    n_beams=self.beams,
-                    max_new_tokens=self.max_new_tokens,
-                    begin=translator.begin,
-                    end=translator.end,
-                    forbidden=translator.forbidden,
-                    first=translator.first,
-                    length_penalty=1.0 if self.length_penalty is None else self.length_penalty,
-                )[0]
-                said = translator.decode(best.ids.tolist())
-                line = {"source": text, "translation": said, "score": best.score}
-                answers.add(line, json.dumps(line, ensure_ascii=False) if self.json else said)
+            for chunk in in_chunks(self.all_asked(translator), 1 if of_stdin else N_AT_ONCE):
+                for asked, best in zip(chunk, self.translate(translator, search, chunk), strict=True):
+                    said = "" if best is None else translator.decode(best.ids.tolist())
+                    score = None if best is None else best.score
+                    row = {**asked.shown("source"), "translation": said, "score": score}
+                    answers.add(row, to_json(beside(asked.row, row)) if self.json else said, asked.row)
 
-    def all_texts(self) -> Iterable[str]:
-        """Those that were given, the lines of the file, or those of stdin."""
+    def translate(
+        self, translator: Translator, search: "Callable[..., list[Hypothesis]]", chunk: Sequence[Asked]
+    ) -> "list[Hypothesis | None]":
+        """The translation of each text; None of an empty line, which has an empty answer."""
+        from headwork.data.translations import search_all
+
+        sources: dict[int, list[int]] = {}
+        for number, asked in enumerate(chunk):
+            if asked.text.strip() or self.texts:
+                sources[number] = translator.encode(asked.text)
+                if not sources[number]:
+                    raise ValueError(f"texts must not be empty, got {asked.text!r}")
+        found = dict(zip(sources, search_all(search, list(sources.values())), strict=True)) if sources else {}
+        return [found.get(number) for number in range(len(chunk))]
+
+    def all_asked(self, translator: Translator) -> Iterator[Asked]:
+        """The texts that were given, those of the file, or the lines of stdin."""
+        from headwork.data.bundled_text import TEXT_ENDINGS
+        from headwork.data.pair_files import SOURCE_COLUMNS, TARGET_COLUMNS
+        from headwork.data.table_files import TABLE_ENDINGS
+        from headwork.data.text_table import TEXT_COLUMNS
+
         if self.file is None:
-            return self.texts or lines_of_stdin()
-        if self.texts:
-            raise ValueError(f"give texts or a file, not both, got {self.file} and {self.texts[0]!r}")
-        from headwork.data.table_files import read_lines
-
-        return read_lines(self.file)
+            yield from (Asked("", text) for text in self.texts or lines_of_stdin())
+            return
+        source, target = (
+            () if name is None else (name.strip().lower(),) for name in (translator.source, translator.target)
+        )
+        columns = Columns(self.column, (*source, *SOURCE_COLUMNS, *TEXT_COLUMNS), (*target, *TARGET_COLUMNS))
+        endings = [f".{name.removeprefix('.')}" for name in source]
+        for file in find_asked(self.file, TABLE_ENDINGS, [*endings, *TEXT_ENDINGS]):
+            yield from read_asked(file, columns)
 
     def open_translator(self) -> Translator:
         from headwork.data import Tokenizer
@@ -122,7 +156,10 @@ class Translate(OfRun):
             warn_of_unknown(tokenizer, text)
             return tokenizer.encode(text)
 
-        return Translator(model, encode, tokenizer.decode, tokenizer.begin, [tokenizer.end])
+        names = (getattr(run.config.data, name, None) for name in ("source", "target"))
+        source, target = (str(name) if isinstance(name, str | int) else None for name in names)
+        end = [tokenizer.end]
+        return Translator(model, encode, tokenizer.decode, tokenizer.begin, end, source=source, target=target)
 
 
 def open_pretrained(folder: Path) -> Translator:

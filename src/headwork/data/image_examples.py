@@ -57,6 +57,8 @@ class ImageExamples:
     augment: Moves | Augmentation | None = None
     seed: int = 0
     n_classes: int | None = None
+    files: tuple[str, ...] | None = None
+    """Where each image is, if it is in a file of its own."""
 
     def __len__(self) -> int:
         return len(self.images)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -10,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwork.checks import check_file, check_type
+from headwork.data.folders import files_below
 from headwork.extras import missing, need
 
 try:
@@ -19,6 +22,8 @@ except ModuleNotFoundError as error:
 
 LARGEST_IMAGE = 2**31
 """Bytes of a file."""
+LARGEST = 89_478_485
+"""Pixels of an image: one of more is a mistake, or made to fill the memory. Up to here Pillow does not warn either."""
 IMAGE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -60,12 +65,63 @@ def read_image(path: Path, size: tuple[int, int], n_channels: int) -> Float[Tens
 @contextmanager
 def open_image(path: Path) -> Iterator[Image.Image]:
     """An image file with 8 bits for each number, turned as its EXIF data says, while the block lasts."""
+    with _open_head(path) as image, _in_our_words(path):
+        ImageOps.exif_transpose(image, in_place=True)
+        yield _with_eight_bits(image) if image.mode[0] in "IF" else image
+
+
+def stored_size(path: Path) -> tuple[int, int]:
+    """The (rows, columns) of an image file as it is stored, from its head; raise for one that cannot be used."""
+    with _open_head(path) as image:
+        return image.height, image.width
+
+
+def check_whole(path: Path) -> None:
+    """Raise if an image cannot be decoded to its end; a JPEG is decoded at an eighth of its size, which is faster."""
+    with _open_head(path) as image, _in_our_words(path):
+        image.draft("L", (1, 1))
+        image.load()
+
+
+@contextmanager
+def _open_head(path: Path) -> Iterator[Image.Image]:
+    """An image file of which only the head was read; raise unless it is one picture that fits into memory."""
     check_file(path, "image", LARGEST_IMAGE)
+    # By its name Pillow would map a TIFF into memory, and scramble one that its EXIF data turns.
+    with path.open("rb") as file:
+        with _in_our_words(path):
+            image = _open_unlimited(file)
+        with image:
+            rows, columns = image.height, image.width
+            if rows * columns > LARGEST:
+                raise ValueError(
+                    f"image must have at most {LARGEST:,} pixels, got {path} with {rows:,} x {columns:,}: "
+                    "make it smaller"
+                )
+            with _in_our_words(path):
+                n_frames = getattr(image, "n_frames", 1)
+            if n_frames > 1 and image.format != "MPO":  # a photo, and smaller copies of it
+                raise ValueError(f"image must be one picture, got {path} with {n_frames} frames: save one of them")
+            yield image
+
+
+_opening = Lock()
+
+
+def _open_unlimited(file: BinaryIO) -> Image.Image:
+    """The head of an image of any size, without Pillow's warning or error for a large one."""
+    with _opening:
+        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            return Image.open(file)
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit
+
+
+@contextmanager
+def _in_our_words(path: Path) -> Iterator[None]:
     try:
-        # By its name Pillow would map a TIFF into memory, and scramble one that its EXIF data turns.
-        with path.open("rb") as file, Image.open(file) as image:
-            ImageOps.exif_transpose(image, in_place=True)
-            yield _with_eight_bits(image) if image.mode[0] in "IF" else image
+        yield
     except MemoryError:
         raise
     except UnidentifiedImageError:  # whose message shows an object of Python's
@@ -75,16 +131,12 @@ def open_image(path: Path) -> Iterator[Image.Image]:
 
 
 def find_images(path: Path) -> list[Path]:
-    """The image itself, or all images in a folder (not below it) by name."""
+    """The image itself, or all images in a folder and below it by name."""
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise ValueError(f"images must be a file or a folder that exists, got {path}")
-    found = sorted(
-        file
-        for file in path.iterdir()
-        if file.suffix.lower() in IMAGE_ENDINGS and not file.name.startswith(".") and file.is_file()
-    )
+    found = files_below(path, IMAGE_ENDINGS).found
     if not found:
         raise ValueError(f"images must be a folder with files such as {', '.join(IMAGE_ENDINGS)}, got {path}")
     return found

@@ -39,6 +39,8 @@ class TableTexts(NamedTuple):
     """The part that the file of each text names."""
     notes: list[str]
     digest: str
+    where: str
+    """The column of the labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +123,6 @@ class TextTable(serialise.Checked):
         if not texts:
             raise ValueError(f"data must have rows with a text and a label, got none in {path}")
         label_names = sort_labels(set(labels))
-        check_classes(label_names, len(labels), f"the column {' or '.join(columns.values())} of {path}")
         index = {name: i for i, name in enumerate(label_names)}
         which = ", ".join(f"text in {text!r}, label in {label!r}" for text, label in columns.items())
         notes = [
@@ -138,6 +139,7 @@ class TextTable(serialise.Checked):
             given,
             [note for note in notes if note],
             digest_of([file for file, _ in files], path),
+            f"the column {' or '.join(columns.values())} of {path}",
         )
 
     def class_names(self, file: Path, column: str) -> tuple[str, ...] | None:
@@ -145,6 +147,7 @@ class TextTable(serialise.Checked):
         return class_names(file, column)
 
     def _split(self, table: TableTexts) -> tuple[Split, list[str]]:
+        check_classes(table.names, len(table.labels), table.where)
         keys = [words_of(text) for text in table.texts]
         shares = HeldOut(self.valid_share, self.test_share)
         split = share_out(table.labels, keys, table.given, shares, self.split_seed)

@@ -3,24 +3,48 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 import torch
 
 from headwork.checks import nearest
-from headwork.data import Examples, ImageFolder, PreprocessedImages, TextFile, TextPairs, TextTable, Tokenizer
+from headwork.data import (
+    AnyTokenizer,
+    Examples,
+    ImageFolder,
+    MaskedText,
+    PreprocessedImages,
+    TextFile,
+    TextPairs,
+    TextTable,
+    Tokenizer,
+)
+from headwork.data.bundled_text import encoded
+from headwork.data.found import say_lengths, say_skipped
 from headwork.data.hub_data import find_data
 from headwork.data.image_examples import ImageExamples
-from headwork.data.image_folder import ImageFiles, find_classes
+from headwork.data.image_folder import ImageFiles, find_classes, say_sizes
 from headwork.data.parquet_images import find_image_folder
+from headwork.data.preprocessed import PreprocessedExamples
 from headwork.data.reviews import encode_starts
-from headwork.data.text_examples import PairExamples, Rows, TextExamples, WindowExamples
+from headwork.data.text_examples import MaskedExamples, PairExamples, Rows, TextExamples, WindowExamples
+from headwork.data.text_table import NO_LIMIT
+from headwork.hub import ImagePreprocessing
 from headwork.models import describe
 from headwork.recipes.overrides import override
 from headwork.recipes.own_data import own_data
 from headwork.training.run import Run
 
 
-def other_examples(run: Run, paths: Sequence[str], settings: Mapping[str, object] = MappingProxyType({})) -> Examples:
+class OtherData(NamedTuple):
+    """Examples for a run, what was found where they come from, and for each its file or its text."""
+
+    examples: Examples
+    found: tuple[str, ...]
+    about: Sequence[Mapping[str, str]]
+
+
+def other_examples(run: Run, paths: Sequence[str], settings: Mapping[str, object] = MappingProxyType({})) -> OtherData:
     """All examples of a file or folder (two files, for a translation), to evaluate the model of a run on them.
 
     They are read as the run's own were, but for the settings, such as {"data.text": "review"}.
@@ -28,30 +52,79 @@ def other_examples(run: Run, paths: Sequence[str], settings: Mapping[str, object
     description = describe(run.config.model)
     if description is None or run.config.data is None:
         raise ValueError(f"run must be one of a recipe whose model says what it reads, got {run.folder}")
-    config = replace(run.config, data=own_data(run.config, description, paths))
+    before = run.config.data
+    of_folder = before if isinstance(before, PreprocessedImages) else None
+    config = replace(run.config, data=before if of_folder is None else of_folder.data)
+    config = replace(config, data=own_data(config, description, paths))
     data = override(config, settings).data if settings else config.data
-    labels = getattr(run.task, "labels", ())
     if isinstance(data, ImageFolder):
-        files, names, _, _ = find_classes(find_image_folder(data.path)[0])
-        images = ImageFiles(tuple(files), data.size, data.n_channels)
-        return ImageExamples(images, torch.tensor(_numbered(names, labels, data.path, run.config.data)))
+        return _images(run, data, of_folder)
     if run.tokenizer is None:
         raise ValueError(f"run must have a tokenizer to read texts, got {run.folder}, which has none")
     if isinstance(data, TextTable):
-        table = data.read()
-        numbers = _numbered([table.names[label] for label in table.labels], labels, data.path, run.config.data)
-        rows = Rows.of(encode_starts(table.texts, run.tokenizer, data.max_tokens))
-        return TextExamples(rows, torch.tensor(numbers))
+        return _texts(run, data, run.tokenizer)
     if isinstance(data, TextPairs):
         if not isinstance(run.tokenizer, Tokenizer):
             raise ValueError(f"run must be one of a translator, got {run.folder}")
-        pairs, *_ = data.read(find_data(data.path))
-        return PairExamples.of([(pair.source, pair.target) for pair in pairs], run.tokenizer)
-    assert isinstance(data, TextFile)
-    ids = torch.tensor([i for piece in data.pieces() for i in run.tokenizer.encode(piece)])
+        return _pairs(data, run.tokenizer)
+    text = data.text if isinstance(data, MaskedText) else data
+    assert isinstance(text, TextFile)
+    other = _windows(text, run.tokenizer)
+    return _masked(other, data, run.tokenizer) if isinstance(data, MaskedText) else other
+
+
+def _images(run: Run, data: ImageFolder, of_folder: PreprocessedImages | None) -> OtherData:
+    """The images of the folders of the classes, through the preprocessing of the run's model if it has one."""
+    root, notes = find_image_folder(data.path)
+    by_class = find_classes(root)
+    found = (f"{len(by_class.files):,} images in {data.path}, {say_sizes(by_class.files)}", *notes, *by_class.skipped())
+    labels = torch.tensor(_numbered(by_class.names, _labels(run), data.path, run.config.data))
+    about = [{"file": str(file)} for file in by_class.files]
+    if of_folder is None:
+        source = ImageFiles(tuple(by_class.files), data.size, data.n_channels)
+        return OtherData(ImageExamples(source, labels), found, about)
+    preprocessing = ImagePreprocessing.load(of_folder.folder)
+    size: tuple[int, int] = preprocessing.size or data.size
+    plain = ImageExamples(ImageFiles(tuple(by_class.files), size, 3), labels)
+    return OtherData(PreprocessedExamples(plain, preprocessing), found, about)
+
+
+def _texts(run: Run, data: TextTable, tokenizer: AnyTokenizer) -> OtherData:
+    table = data.read()
+    numbers = _numbered([table.names[label] for label in table.labels], _labels(run), data.path, run.config.data)
+    rows = Rows.of(encode_starts(table.texts, tokenizer, data.max_tokens))
+    lengths = [len(ids) for ids in encode_starts(table.texts, tokenizer, NO_LIMIT)]
+    found = (*table.notes, say_lengths("texts", lengths, data.max_tokens))
+    return OtherData(TextExamples(rows, torch.tensor(numbers)), found, [{"text": text} for text in table.texts])
+
+
+def _pairs(data: TextPairs, tokenizer: Tokenizer) -> OtherData:
+    pairs, _, _, notes = data.read(find_data(data.path))
+    about = [{"place": pair.place, "source": pair.source, "target": pair.target} for pair in pairs]
+    examples = PairExamples.of([(pair.source, pair.target) for pair in pairs], tokenizer)
+    return OtherData(examples, (f"{len(pairs):,} pairs in {data.path}", *notes), about)
+
+
+def _windows(data: TextFile, tokenizer: AnyTokenizer) -> OtherData:
+    pieces = list(data.pieces())
+    ids = torch.tensor([i for piece in encoded(pieces, tokenizer) for i in piece])
     if len(ids) <= data.n_context:
         raise ValueError(f"{data.path} must have more than n_context={data.n_context} tokens, got {len(ids)}")
-    return WindowExamples(ids, data.n_context)
+    others = data.left_out
+    skipped = say_skipped(len(others), "files that are no texts", str(next(iter(others), "")))
+    found = (f"{sum(map(len, pieces)):,} characters in {data.path}", *([skipped] if skipped else []))
+    return OtherData(WindowExamples(ids, data.n_context), found, ())
+
+
+def _masked(other: OtherData, data: MaskedText, tokenizer: AnyTokenizer) -> OtherData:
+    assert tokenizer.mask is not None
+    n_tokens = tokenizer.mask if isinstance(tokenizer, Tokenizer) else len(tokenizer)
+    masked = MaskedExamples(other.examples, tokenizer.mask, n_tokens, data.mask_probability)
+    return other._replace(examples=masked)
+
+
+def _labels(run: Run) -> tuple[str, ...]:
+    return getattr(run.task, "labels", ())
 
 
 def _numbered(names: Sequence[str], labels: Sequence[str], where: str, of_run: object) -> list[int]:
