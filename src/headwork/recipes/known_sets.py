@@ -52,7 +52,7 @@ def cifar10_vit() -> RunConfig:
         ),
         training=TrainingConfig(
             batch_size=256,
-            epochs=14,
+            epochs=22,
             optimiser=Muon(lr=0.02, weight_decay=0.05, adamw=AdamW(lr=2e-3, weight_decay=0.0)),
             schedule=WarmupStableDecay(warmup=0.05, decay=0.6),
             label_smoothing=0.1,
@@ -178,8 +178,8 @@ def sst2_encoder() -> RunConfig:
 def multi30k() -> RunConfig:
     """An encoder-decoder of 5.5 million parameters that translates from English into German (Multi30k).
 
-    A step of 128 pairs takes 1.2 to 2.1 s of one core of an AMD EPYC that does other work too, with the length of its
-    texts, of which Muon takes 0.3 s, whatever the batch is; all 20 epochs about two hours of it.
+    67 minutes of one core of an AMD EPYC with `--precision bfloat16`, and about 50 of two; seed 0: BLEU 38.6 on the
+    1,000 sentences of test_2016_flickr (`headwork evaluate RUN --bleu --beams 4`).
     """
     return RunConfig(
         name="multi30k",
@@ -196,7 +196,7 @@ def multi30k() -> RunConfig:
         ),
         training=TrainingConfig(
             batch_size=128,
-            epochs=20,
+            epochs=16,
             optimiser=Muon(lr=0.01, weight_decay=0.02, adamw=AdamW(lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0)),
             schedule=WarmupStableDecay(warmup=0.05, decay=0.5),
             label_smoothing=0.1,
