@@ -22,10 +22,11 @@ from headwork.training.machine import resident_bytes
 from headwork.training.optimiser import clip_gradient, make_optimiser, set_learning_rate
 from headwork.training.plan import Plan, lengths_of, ordered_batches
 
-PIECES = 3
-"""How many times the memory of a step a process comes to hold if every batch has another shape.
+PIECES = 5
+"""How many times what a step keeps a process comes to hold if every batch has another shape.
 
-What was freed is kept (`keep_memory`), and fits the next tensors in pieces only. Measured: the recipe multi30k.
+What was freed is kept (`keep_memory`), and fits the next tensors in pieces only. Measured: 4.7 after 16 epochs of the
+recipe multi30k in bfloat16, where the compiled products of each shape are kept too.
 """
 
 
