@@ -219,3 +219,10 @@ def test_the_processor_says_whose_it_is(
     for has_mkl in (True, False):
         monkeypatch.setattr(torch.backends.mkl, "is_available", lambda has_mkl=has_mkl: has_mkl)
         assert processor.is_amd.__wrapped__() == (amd and has_mkl)
+
+
+def test_the_name_of_the_processor(tmp_path: Path) -> None:
+    info = tmp_path / "cpuinfo"
+    info.write_text("processor\t: 0\nmodel name\t: A Fast One: 3 GHz\nprocessor\t: 1\nmodel name\t: Another\n")
+    assert processor.processor_name(info) == "A Fast One: 3 GHz"
+    assert processor.processor_name(tmp_path / "missing")
