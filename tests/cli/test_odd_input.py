@@ -181,6 +181,22 @@ def test_the_windows_of_another_text_are_judged(
         assert sum(row["loss"] for row in rows) / 8 == pytest.approx(json.loads(metrics)["loss"], abs=1e-5)
 
 
+def test_evaluate_with_mirror_images(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, model = hw.training.open_run(runs / "resnet"), hw.load(runs / "resnet").eval()
+    test = run.load_data().test
+    images, labels = test.batch(range(len(test)))
+    with torch.no_grad():
+        logits = (model(images) + model(images.flip(3))) / 2
+    found = json.loads(say(capsys, "evaluate", runs / "resnet", "--mirror", "--json")[0])
+    assert found["loss"] == pytest.approx(torch.nn.functional.cross_entropy(logits, labels).item(), rel=1e-5)
+    plain = json.loads(say(capsys, "evaluate", runs / "resnet", "--json")[0])
+    assert found["loss"] != pytest.approx(plain["loss"], rel=1e-5)
+
+
+def test_mirror_images_are_for_images(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "mirror is for models that classify images" in say(capsys, "evaluate", runs / "gpt", "--mirror", code=2)[1]
+
+
 def test_evaluate_names_the_run_and_not_its_recipe(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert say(capsys, "evaluate", runs / "vit-2")[0].startswith(f"{runs / 'vit-2'} on 300 test examples")
     assert str(runs / "vit-2") in say(capsys, "generate", runs / "vit-2", code=2)[1]

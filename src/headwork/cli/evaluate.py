@@ -34,6 +34,9 @@ class Evaluate(OfRunOrModel):
     ] = ()
     bleu: Annotated[bool, arg(help="Of a translator: BLEU by sacrebleu, with its signature.")] = False
     beams: Annotated[int, arg(help="With --bleu or --out: how many translations are followed at a time.")] = 1
+    mirror: Annotated[
+        bool, arg(help="Of images: the mean of what is said of each and of its mirror image, left for right.")
+    ] = False
     batch_size: Annotated[int, arg(help="Examples at once.")] = 64
     out: Annotated[
         Path | None,
@@ -51,6 +54,7 @@ class Evaluate(OfRunOrModel):
         check_positive(batch_size=self.batch_size, beams=self.beams)
         answers = Answers(self.out, quiet=self.json)
         run, model = self.open()
+        model = self.mirrored(model) if self.mirror else model
         about: Sequence[Mapping[str, str]] = ()
         if self.data:
             from headwork.recipes import other_examples, read_settings
@@ -82,6 +86,14 @@ class Evaluate(OfRunOrModel):
             print(f"{self.run_folder} on {len(examples)} {of} examples: {show(metrics, run.task)}")
             if bleu:
                 print(f"BLEU {bleu.score:.2f}, {signature}")
+
+    def mirrored(self, model: "nn.Module") -> "nn.Module":
+        from headwork.models import MirrorAverage, describe
+
+        description = describe(model)
+        if description is None or (description.input, description.output) != ("image", "class"):
+            raise ValueError(f"mirror is for models that classify images, got {self.run_folder}")
+        return MirrorAverage(model).eval()
 
     def measure_bleu(self, run: "Run", model: "nn.Module", examples: "Examples") -> "Bleu":
         from headwork.data.translations import measure_bleu

@@ -8,6 +8,7 @@ from headwork.models.encoder_decoder import EncoderDecoder as EncoderDecoder
 from headwork.models.encoder_decoder import EncoderDecoderConfig as EncoderDecoderConfig
 from headwork.models.gaussian_image_encoder import GaussianImageEncoder as GaussianImageEncoder
 from headwork.models.gaussian_image_encoder import GaussianImageEncoderConfig as GaussianImageEncoderConfig
+from headwork.models.mirror_average import MirrorAverage as MirrorAverage
 from headwork.models.model import Description as Description
 from headwork.models.model import ModelConfig as ModelConfig
 from headwork.models.model import describe as describe
