@@ -269,7 +269,7 @@ def test_images_of_four_times_the_memory_that_training_may_use(tmp_path: Path) -
         training = hw.training.TrainingConfig(epochs=1, batch_size=4)
         def train(name):
             data = ImageFolder(path={str(tmp_path)!r} + "/" + name, size=({side}, {side}))
-            return hw.train(model, data, training, out={str(tmp_path)!r} + "/run-" + name)
+            return hw.train(model, data, training, out={str(tmp_path)!r} + "/run-" + name, display=False)
         train("few")
         used = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) * 1024
         resource.setrlimit(resource.RLIMIT_DATA, (used + {n_bytes},) * 2)
