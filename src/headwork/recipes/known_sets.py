@@ -32,8 +32,8 @@ CENTRES = (("*.centre", 5.0), ("*.sharpness", 5.0))
 def cifar10_vit() -> RunConfig:
     """A Vision Transformer of 1.7 million parameters for CIFAR-10, with three convolutions in front, trained by Muon.
 
-    The convolutions make 64 tokens of an image. One core of an AMD EPYC takes 88 images a second (two hours in all),
-    and 156 with `--precision bfloat16` (67 minutes), if the processor has it.
+    The convolutions make 64 tokens of an image. 100 minutes of one core of an AMD EPYC with `--precision bfloat16`, and
+    about 56 of two; seed 0: 89.9 % of 10,000 test images. Without it a step takes 1.8 times as long.
     """
     return RunConfig(
         name="cifar10-vit",
