@@ -136,7 +136,7 @@ def fashion_vit() -> RunConfig:
         ),
         training=TrainingConfig(
             batch_size=128,
-            epochs=20,
+            epochs=12,
             optimiser=Muon(lr=0.02, weight_decay=0.05, adamw=AdamW(lr=2e-3)),
             label_smoothing=0.1,
             ema=0.998,
