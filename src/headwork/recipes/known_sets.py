@@ -118,7 +118,7 @@ def cifar10_resnet() -> RunConfig:
 def fashion_vit() -> RunConfig:
     """A Vision Transformer for Fashion-MNIST: clothes of 28 x 28 pixels, in patches of 4 x 4.
 
-    A step of 128 images takes 0.26 s of one core of an AMD EPYC (490 images a second).
+    14 minutes of one core of an AMD EPYC with `--precision bfloat16`; seed 0: 89.1 % of 10,000 test images.
     """
     return RunConfig(
         name="fashion-vit",
