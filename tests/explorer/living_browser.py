@@ -31,6 +31,14 @@ def chromium() -> Iterator[Any]:
             browser.close()
 
 
+def wait_for_address(page: Any) -> None:
+    """Until the address has the state of the page, which writes it at most once in 300 ms.
+
+    The timers of one page fire in their order, so this one comes after that of the page however busy the machine is.
+    """
+    page.evaluate("() => new Promise((done) => setTimeout(done, 400))")
+
+
 def engine_page(browser: Any) -> Any:
     """A page that can import the modules of the engine, from the files beside this package."""
     page = browser.new_page()

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import torch
-from tests.explorer.living_browser import chromium, engine_page
+from tests.explorer.living_browser import chromium, engine_page, wait_for_address
 from tests.explorer.test_living import CONFIGS, NEAR, input_of, lively, near, run_engine, run_pytorch
 
 from headwork import choices
@@ -65,7 +65,7 @@ class LivingPage:
 
     def state(self) -> dict[str, Any]:
         """What the address keeps."""
-        self.page.wait_for_timeout(400)  # it is written at most once in 300 ms
+        wait_for_address(self.page)
         text = parse_qs(urlsplit(self.page.url).fragment)["state"][0]
         return json.loads(text)
 

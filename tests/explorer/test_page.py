@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.explorer.living_browser import chromium
+from tests.explorer.living_browser import chromium, wait_for_address
 from tests.explorer.models import SUBJECTS, text_model, text_subject, tokenizer
 from tests.explorer.test_answering import answering_of
 
@@ -155,7 +155,8 @@ def test_the_numbers_of_an_image_are_those_that_passed_after_drawing(site: Site)
     page.wait_for_function(
         "() => JSON.parse(new URLSearchParams(location.hash.slice(1)).get('state')).input.pixels.some((p) => p > 0.5)"
     )
-    page.wait_for_timeout(200)
+    wait_for_address(page)
+    page.wait_for_selector("#page:not([data-busy])")
     state = page.evaluate("JSON.parse(new URLSearchParams(location.hash.slice(1)).get('state'))")
     pixels = torch.tensor(state["input"]["pixels"]).reshape(1, 1, 6, 8)
     assert 0 < float((pixels > 0).float().mean()) < 1
@@ -630,7 +631,7 @@ def test_the_address_restores_the_state(site: Site) -> None:
     page.locator(".tick input").nth(1).click()
     page.get_by_role("tab", name="Shapes and cost").click()
     settled(page, "hello there")
-    page.wait_for_timeout(150)
+    wait_for_address(page)
     page.reload()
     settled(page, "hello there")
     assert page.locator(".writing textarea").input_value() == "hello there"
