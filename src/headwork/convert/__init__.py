@@ -22,6 +22,7 @@ from headwork.convert.network import conversions_of as conversions_of
 from headwork.convert.network import possible_directions as possible_directions
 from headwork.convert.network import to_attention as to_attention
 from headwork.convert.network import to_convolution as to_convolution
+from headwork.convert.single_pixels import to_single_pixels as to_single_pixels
 from headwork.convert.torch_modules import Transformer as Transformer
 from headwork.convert.torch_modules import from_torch as from_torch
 from headwork.convert.torch_modules import to_torch as to_torch

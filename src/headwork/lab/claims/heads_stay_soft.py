@@ -14,6 +14,9 @@ loses a good part of what it knew. (It need not: heads that are single pixels fr
 
 The heads are fixed when training is over, so each layer still is a convolution away from the border, by a kernel as
 large as the heads see: `hw.convert` gives it. It is not that of the theorem, with one head for each pixel.
+
+On photographs it is otherwise in part (CIFAR-10, docs/results.md): the heads of the first two layers become sharper
+than they started, and with all heads made single patches, 90.6 % of the test images become 77.7 %.
 """
 
 import copy
@@ -24,14 +27,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwork import choices
+from headwork.convert import to_single_pixels
 from headwork.lab.digits import N_CLASSES, SIDE, Score, digits, evaluate, train_classifier
 from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at_most, seeded
 from headwork.layers import GaussianAttention
 from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig
 
-SINGLE = 100.0
-"""The alpha of a head that sees a single pixel: its neighbours get e^-100 of it."""
 MOST_SHARE = 0.5
 """Of the pixel where a head looks most, the mean over the heads; between single pixels and what is measured."""
 LEAST_LOSS = 0.02
@@ -84,7 +86,7 @@ def run(setup: Setup) -> Result:
         )
     )
     if setup.single_pixels:
-        _round(model)
+        model = to_single_pixels(model)
     start = torch.stack([heads.centre.detach().clone() for heads in _heads(model)])
     learned = [
         parameter
@@ -101,8 +103,6 @@ def run(setup: Setup) -> Result:
         one_cycle=setup.lr,
     )
     before = evaluate(model, unseen)
-    rounded = copy.deepcopy(model)
-    _round(rounded)
     in_the_end = [copy.deepcopy(heads).double().requires_grad_(False) for heads in _heads(model)]
     middle = 4 * SIDE
     seen = torch.stack([heads.seen_from((2 * middle, 2 * middle), (middle, middle)) for heads in in_the_end])
@@ -113,18 +113,12 @@ def run(setup: Setup) -> Result:
         torch.stack([heads.alpha for heads in in_the_end]),
         seen.flatten(2).amax(2),
         before,
-        evaluate(rounded, unseen),
+        evaluate(to_single_pixels(model), unseen),
     )
 
 
 def _heads(model: GaussianImageEncoder) -> list[GaussianAttention]:
     return [module for module in model.modules() if isinstance(module, GaussianAttention)]
-
-
-def _round(model: GaussianImageEncoder) -> None:
-    """Every head to its nearest pixel, which it sees alone."""
-    for heads in _heads(model):
-        heads.set_centres(heads.centre.round(), torch.full_like(heads.alpha, SINGLE))
 
 
 def predict_share(
