@@ -17,7 +17,7 @@ import headwork as hw
 from headwork import choices
 from headwork.cli import main
 from headwork.cli.predict import text_reader
-from headwork.data import Dataset, TextFile, Tokenizer, sample_digit
+from headwork.data import Dataset, TextFile, Tokenizer, bundled_text, sample_digit
 from headwork.models import describe
 from headwork.recipes import find_recipe
 from headwork.tasks import Classification
@@ -179,6 +179,19 @@ def test_the_windows_of_another_text_are_judged(
     if run == "gpt":
         assert "".join(row["text"] for row in rows) == other.read_text()[:64]
         assert sum(row["loss"] for row in rows) / 8 == pytest.approx(json.loads(metrics)["loss"], abs=1e-5)
+
+
+@pytest.mark.parametrize("run", ["gpt", "bert"])
+def test_a_text_larger_than_memory_is_judged_alike(
+    run: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("the mat sat on the cat. " * 3)
+    judged = say(capsys, "evaluate", runs / run, "--data", other, "--json")[0]
+    monkeypatch.setenv("HEADWORK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(bundled_text, "IN_MEMORY", 10)
+    assert say(capsys, "evaluate", runs / run, "--data", other, "--json")[0] == judged
+    assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 1
 
 
 def test_evaluate_with_mirror_images(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

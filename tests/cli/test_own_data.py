@@ -188,6 +188,18 @@ def test_wrong_questions(
     assert not Path("answers.txt").exists()
 
 
+@pytest.mark.parametrize("recipe", ["digits-vit", "cifar10-resnet"])
+def test_the_folder_is_that_of_a_set_which_is_set_instead(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], recipe: str
+) -> None:
+    other = ("--set", "data=Cifar100", "--data-dir", tmp_path, "--out", tmp_path / "run")
+    wrong = say(capsys, "train", recipe, *other, code=2)
+    assert "data-dir must be a folder with CIFAR-100, in it or in its folder cifar-100-binary" in wrong
+    assert f"got {tmp_path}, which has no" in wrong
+    wrong = say(capsys, "train", recipe, *other, "--set", "data.directory=elsewhere", code=2)
+    assert f"give data-dir or data.directory, not both, got {tmp_path}" in wrong
+
+
 @pytest.mark.slow
 def test_the_folder_of_a_known_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_small_sets(tmp_path / "sets")
@@ -364,10 +376,87 @@ def test_evaluate_says_what_it_found(reviews: Path, tmp_path: Path, capsys: pyte
     assert "1 longer than 64 is cut" in err
 
 
+def test_a_split_is_for_the_data_of_the_run(reviews: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = ("--data", reviews / "reviews.csv", "--split", "valid")
+    wrong = say(capsys, "evaluate", reviews / "run", *other, code=2)
+    assert "split is for the run's own data, got valid with --data, all of which counts" in wrong
+
+
+def test_texts_without_words_to_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{chr(0x4E00 + i)}{'好' if i % 2 else '坏'},{'for' if i % 2 else 'against'}" for i in range(60)]
+    (tmp_path / "own.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    data = ("--data", tmp_path / "own.csv", "--out", tmp_path / "run")
+    _, err = say_both(capsys, "train", "sst2-encoder", *data, *LITTLE, *SMALL)
+    assert "of the words of valid and test are not known: --set data.tokenizer=BytePairs reads words in pieces" in err
+    assert "no accuracy by counting words: After pruning, no terms remain" in err
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_empty_lines_of_a_table_are_counted(reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "asked.csv").write_text("review\na good film\n\na bad film\n")
+    out, err = say_both(capsys, "predict", reviews / "run", tmp_path / "asked.csv")
+    assert len(out.splitlines()) == 2
+    assert f"skipped: empty lines (1), the first at {tmp_path / 'asked.csv'}, line 3" in err
+
+
 def test_evaluate_on_one_class(reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other.csv"
     other.write_text("review,verdict\na good film,for\nso good,for\n")
     assert json.loads(say(capsys, "evaluate", reviews / "run", "--data", other, "--json"))["examples"] == 2
+
+
+def test_evaluate_on_a_folder_that_has_a_test_part_only(
+    reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test.csv").write_text("review,verdict\na good film,for\nso bad,against\n")
+    assert json.loads(say(capsys, "evaluate", reviews / "run", "--data", tmp_path, "--json"))["examples"] == 2
+    wrong = "data must have a part to train on, got test only"
+    assert wrong in say(capsys, "train", "sst2-encoder", "--data", tmp_path, *SMALL, code=2)
+
+
+def grey(path: Path, value: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (8, 8), value).save(path)
+
+
+def write_own(folder: Path, kind: str) -> tuple[str, list[str], Path]:
+    """Data of a kind: its recipe, how it is given, and a file of it."""
+    if kind == "images":
+        for i in range(20):
+            grey(folder / "photos" / ("cats" if i % 2 else "dogs") / f"{i}.png", 10 * i)
+        return "digits-vit", ["--data", str(folder / "photos")], folder / "photos" / "dogs" / "4.png"
+    for language in ("en", "de"):
+        (folder / language).mkdir()
+        (folder / language / "some.txt").write_text("".join(f"{language} word {i}\n" for i in range(99)))
+    if kind == "pairs":
+        both = ["--data", str(folder / "en" / "some.txt"), "--data", str(folder / "de" / "some.txt")]
+        return "dates", both, folder / "de" / "some.txt"
+    return "text-gpt", ["--data", str(folder / "de"), "--set", "data.n_context=8"], folder / "de" / "some.txt"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ["changed", "one more"])
+@pytest.mark.parametrize("kind", ["images", "pairs", "texts"])
+def test_a_run_does_not_go_on_with_other_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, change: str
+) -> None:
+    recipe, data, file = write_own(tmp_path, kind)
+    small = SMALL if recipe != "dates" else ("--set", "model.d_model=8", "--set", "model.feed_forward.d_ff=8")
+    say(capsys, "train", recipe, *data, "--out", tmp_path / "run", *LITTLE, *small)
+    say(capsys, "train", "--resume", tmp_path / "run")
+    new = file if change == "changed" else file.with_name(f"more{file.suffix}")
+    if kind == "images":
+        grey(new, 7)
+    elif change == "changed":
+        file.write_text(file.read_text().replace("word 5", "word 8"))
+    elif kind == "texts":
+        new.write_text("de word 3\n" * 9)
+    else:
+        file.write_text(file.read_text() + "de word\n")
+        (tmp_path / "en" / "some.txt").write_text((tmp_path / "en" / "some.txt").read_text() + "en word\n")
+    wrong = say(capsys, "train", "--resume", tmp_path / "run", code=2)
+    assert "data must be what the run was begun with, got " in wrong
+    assert "was written after the run was last started" in wrong
 
 
 # --- images ----------------------------------------------------------------------------------------------------------
@@ -401,6 +490,30 @@ def test_the_folder_of_the_training_is_predicted_and_judged(
     part = tmp_path / "part.csv"
     say(capsys, "evaluate", photos / "run", "--out", part)
     assert all(Path(row["file"]).parent.name == row["label"] for row in rows_of(part))
+
+
+def test_images_of_a_table_are_predicted(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWORK_CACHE", str(tmp_path / "cache"))
+    files = sorted((photos / "photos").rglob("*.png"))
+    images = [{"bytes": file.read_bytes(), "path": None} for file in files]
+    table = pa.table({"image": images, "label": [file.parent.name for file in files]})
+    pq.write_table(table, tmp_path / "own.parquet")
+    one = [line.split(": ")[1] for line in say(capsys, "predict", photos / "run", photos / "photos").splitlines()]
+    other = say(capsys, "predict", photos / "run", tmp_path / "own.parquet").splitlines()
+    assert [line.split(": ")[1] for line in other] == one
+    assert "cats" in other[0].split(": ")[0]
+
+
+def test_evaluate_on_images_of_a_test_part_only(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(photos / "photos", tmp_path / "own" / "test")
+    metrics = json.loads(say(capsys, "evaluate", photos / "run", "--data", tmp_path / "own", "--json"))
+    assert metrics["examples"] == 20
+    wrong = "data must have a part to train on, got test only"
+    assert wrong in say(capsys, "train", "digits-vit", "--data", tmp_path / "own", *SMALL, code=2)
 
 
 def test_evaluate_says_what_is_no_image_and_refuses_what_training_does(

@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from headwork.data import ImageFolder, TextFile, TextPairs, TextTable, read_image
+from headwork.data import ImageFolder, TextFile, TextPairs, TextTable, parquet_images, read_image
 from headwork.data.hub_data import find_data
 
 CONVERTED = "refs/convert/parquet"
@@ -103,6 +105,15 @@ def test_the_first_format_that_there_is(hub: Path) -> None:
     assert sizes(TextTable(path="owner/name").load()) == [16, 2, 2]
     (hub / "main" / "all.jsonl").write_text("\n".join(lines[:10]))
     assert find_data("owner/name").name == "main"
+    assert sum(sizes(TextTable(path="owner/name").load())) == 10
+
+
+def test_a_revision_of_a_data_set(hub: Path) -> None:
+    put_texts(hub / "main/data/all.parquet", 40)
+    put_texts(hub / "v1.0/data/all.parquet", 20)
+    assert sum(sizes(TextTable(path="owner/name").load())) == 40
+    assert sum(sizes(TextTable(path="owner/name@v1.0").load())) == 20
+    assert sum(sizes(TextTable(path="owner/name/data@v1.0").load())) == 20
 
 
 def test_what_the_hub_has_converted(hub: Path) -> None:
@@ -173,6 +184,23 @@ def test_images_of_files_with_the_same_name(hub: Path) -> None:
 def test_images_in_a_parquet_file_here(hub: Path, tmp_path: Path) -> None:
     put_images(tmp_path / "own.parquet", range(30))
     assert sizes(ImageFolder(path=str(tmp_path / "own.parquet"), size=(6, 5)).load()) == [24, 3, 3]
+
+
+def test_another_process_is_sooner(hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_images(tmp_path / "own.parquet", range(30))
+    parts, read, others = {"": [tmp_path / "own.parquet"]}, parquet_images.read_images, [os.getpid() + 1]
+
+    def read_while_another_writes(file: Path, folders: dict[str, str]) -> Iterator[tuple[str, bytes, str]]:
+        while others:
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "getpid", others.pop)
+                parquet_images.write_images(parts, "digest")
+        yield from read(file, folders)
+
+    monkeypatch.setattr(parquet_images, "read_images", read_while_another_writes)
+    folder = parquet_images.write_images(parts, "digest")
+    assert len(list(folder.rglob("*.png"))) == 30
+    assert list(folder.parent.iterdir()) == [folder]
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_names_that_make_no_split(tmp_path: Path, names: tuple[str, ...]) -> Non
     ("names", "message"),
     [
         (("index.md", "train.txt", "test.txt"), "all files of .* must name a part .* got test.txt beside index.md"),
-        (("valid.txt", "test.txt"), "must have a part to train on, got test, valid only"),
+        (("valid.txt", "test.txt"), "must have a part to train on, got valid and test only"),
     ],
 )
 def test_names_that_make_half_a_split(tmp_path: Path, names: tuple[str, ...], message: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 import tokenizers
 import torch
 from PIL import Image
+from tests.small_sets import write_small_sets
 from torch import nn
 
 import headwork as hw
@@ -15,7 +16,7 @@ from headwork.cli import main
 from headwork.data import BundledText, Digits, MaskedText, Pretrained, Reviews, TextFile
 from headwork.data.reviews import LabelledTexts, ReviewTexts
 from headwork.storage import DamagedError
-from headwork.training import SGD, StoppedError, TrainingConfig, new_run, open_run, start_from, train_run
+from headwork.training import SGD, AdamW, StoppedError, TrainingConfig, new_run, open_run, start_from, train_run
 from headwork.training.config import RunConfig
 
 from ..hub.checkpoints import CHECKPOINTS, transformers
@@ -300,6 +301,23 @@ def test_the_commands(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert metrics[0] == pytest.approx(metrics[1], abs=1e-5)
     assert main(["convert", tuned, "--out", str(tmp_path / "ours"), "--to", "headwork"]) == 0
     assert type(hw.load(tmp_path / "ours")).__name__ == "Encoder"
+
+
+@pytest.mark.slow
+def test_sst2_and_a_recipe_with_muon(bert: Path, text: Path, tmp_path: Path, capsys: Any) -> None:
+    write_small_sets(tmp_path / "sets")
+    small = ["--steps", "1", "--batch-size", "4"]
+    begin = ["train", "sst2-encoder", "--from", str(bert), "--data-dir", str(tmp_path / "sets")]
+    assert main([*begin, *small, "--set", "data.max_tokens=8", "--out", str(tmp_path / "sst2")]) == 0
+    theirs = tmp_path / "gpt2"
+    theirs.mkdir()
+    n_tokens = letters(theirs, text.read_text())
+    CHECKPOINTS["gpt2"].make(vocab_size=n_tokens, bos_token_id=0, eos_token_id=0).float().save_pretrained(theirs)
+    begin = ["train", "shakespeare-gpt", "--from", str(theirs), "--data", str(text), "--set", "data.n_context=11"]
+    assert main([*begin, *small, "--out", str(tmp_path / "run")]) == 0
+    assert "AdamW instead of the recipe's Muon; learning rate 5e-05" in capsys.readouterr().err
+    optimiser = open_run(tmp_path / "run").config.training.optimiser
+    assert optimiser == AdamW(lr=5e-5)
 
 
 @pytest.mark.parametrize(

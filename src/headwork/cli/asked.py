@@ -51,6 +51,7 @@ def find_asked(path: Path, *kinds: Sequence[str]) -> list[Path]:
 
 def read_asked(path: Path, columns: Columns) -> Iterator[Asked]:
     """The texts of a table, or the lines of any other file; an empty one is empty here too."""
+    from headwork.data.found import Skipped
     from headwork.data.pair_files import flat
     from headwork.data.table_files import is_missing, is_table, read_lines, read_rows
 
@@ -61,11 +62,14 @@ def read_asked(path: Path, columns: Columns) -> Iterator[Asked]:
             yield Asked(f"{path}, line {number}", line)
         return
     name: str | None = None
-    for row in read_rows(path, without_names(path, columns)):
+    empty_lines = Skipped()
+    for row in read_rows(path, without_names(path, columns), empty_lines):
         place, values = row if columns.of_pairs is None else flat(row)
         name = name or column_of(list(values), columns, path)
         value = values.get(name)
         yield Asked(place, "" if is_missing(value) else str(value), values)
+    if note := empty_lines.say("empty lines"):
+        complain(note)
 
 
 def without_names(path: Path, columns: Columns) -> list[str] | None:

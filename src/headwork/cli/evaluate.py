@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 class Evaluate(OfRunOrModel):
     """Measure the best checkpoint of a run, or a model that was made from it, on its data or on other."""
 
-    split: Annotated[Literal["train", "valid", "test"], arg(help="Which examples.")] = "test"
+    split: Annotated[
+        Literal["train", "valid", "test"] | None, arg(help="Which examples of the run's own data; test unless given.")
+    ] = None
     data: Annotated[
         UseAppendAction[tuple[str, ...]], arg(help="Other data of the same kind, all of it; twice: two files.")
     ] = ()
@@ -57,6 +59,8 @@ class Evaluate(OfRunOrModel):
         model = self.mirrored(model) if self.mirror else model
         about: Sequence[Mapping[str, str]] = ()
         if self.data:
+            if self.split is not None:
+                raise ValueError(f"split is for the run's own data, got {self.split} with --data, all of which counts")
             from headwork.recipes import other_examples, read_settings
 
             examples, found, about = other_examples(run, self.data, read_settings(self.set))
@@ -66,7 +70,8 @@ class Evaluate(OfRunOrModel):
         elif self.set:
             raise ValueError(f"set is for other data, given by --data, got {' '.join(self.set)}")
         else:
-            examples, of = getattr(run.load_data(), self.split), self.split
+            of = self.split or "test"
+            examples = getattr(run.load_data(), of)
         evaluation = run.task.evaluate(model, ordered_batches(examples, self.batch_size))
         metrics = evaluation.metrics
         check_finite(self.run_folder, metrics)

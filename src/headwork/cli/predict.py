@@ -167,14 +167,27 @@ class Predict(OfRunOrModel):
         from headwork.data.images import IMAGE_ENDINGS
         from headwork.data.table_files import TABLE_ENDINGS
 
-        kinds = [IMAGE_ENDINGS] if is_image else [TABLE_ENDINGS, TEXT_ENDINGS]
-        return [file for path in self.files for file in find_asked(path, *kinds)]
+        if not is_image:
+            return [file for path in self.files for file in find_asked(path, TABLE_ENDINGS, TEXT_ENDINGS)]
+        return [file for path in self.files for file in find_asked(folder_of_images(path), IMAGE_ENDINGS)]
 
     def say(self, path: Path, probabilities: list[float], labels: tuple[str, ...]) -> str:
         best = sorted(zip(labels, probabilities, strict=True), key=lambda pair: -pair[1])[: self.top]
         if self.json:
             return json.dumps({"file": str(path), "labels": [{"label": name, "probability": p} for name, p in best]})
         return f"{path}: " + ", ".join(f"{name} {100 * probability:.1f} %" for name, probability in best)
+
+
+def folder_of_images(path: Path) -> Path:
+    """The path itself; of Parquet files the folder to which their images were written."""
+    from headwork.data.parquet_images import find_image_folder
+
+    if not path.exists():
+        return path
+    folder, notes = find_image_folder(str(path))
+    for note in notes:
+        complain(note)
+    return folder
 
 
 def image_reader(run: "Run", description: "Description", *, invert: bool = False) -> Read:
@@ -215,7 +228,7 @@ def images_of(run: "Run") -> "Tensor | None":
         return None
     try:
         test = run.load_data().test
-    except (ValueError, OSError, MissingExtraError):
+    except (ValueError, OSError, RuntimeError, MissingExtraError):
         return None
     return test.batch(range(min(len(test), N_COMPARED)))[0]
 

@@ -82,7 +82,12 @@ class Train(Imports, TrainingFlags):
         if not self.json:
             print(f"test: {show(result.test, run.task)}", flush=True)  # the report takes seconds
         data_config: object = run.config.data
-        baseline = data_config.bag_of_words_accuracy() if isinstance(data_config, HasBagOfWords) else None
+        baseline = None
+        if isinstance(data_config, HasBagOfWords):
+            try:
+                baseline = data_config.bag_of_words_accuracy()
+            except ValueError as error:  # texts of one word each, or of a language without spaces
+                print(f"no accuracy by counting words: {error}", file=sys.stderr)
         report = report_run(run, data, result.model, result.evaluation, baseline, seconds=result.seconds)
         animate_centres_of(run)
         if self.json:
@@ -109,7 +114,8 @@ class Train(Imports, TrainingFlags):
             return run, run.load_data()
         seed_everything(self.seed or 0)  # for a recipe that builds its model
         config = self.with_data_of(find_recipe(self.recipe or DEFAULT))
-        values = self.overrides(config) | read_settings(self.set)
+        settings = read_settings(self.set)
+        values = self.overrides(config) | settings | self.directory(config, settings)
         if self.out is None and "WORLD_SIZE" in os.environ:
             raise ValueError("out must be given when many processes work on one run, got none")
         out = self.out or free_folder(Path("runs"), config.name)
@@ -142,7 +148,7 @@ class Train(Imports, TrainingFlags):
         from headwork.convert import LoRA
         from headwork.recipes import override
         from headwork.serialise import config_from_dict
-        from headwork.training import start_from
+        from headwork.training import AdamW, Muon, start_from
 
         assert self.from_ is not None
         if self.freeze and self.lora:
@@ -174,6 +180,10 @@ class Train(Imports, TrainingFlags):
         said = f"from {self.from_}: {n_trained:,} of {n_all:,} parameters are trained"
         if start.new:
             said += f"; fresh: {', '.join(start.new)}"
+        optimiser, others = config.training.optimiser, {path for path in values if path != "training.optimiser.lr"}
+        if isinstance(optimiser, Muon) and not any(path.startswith("training.optimiser") for path in others):
+            config = replace(config, training=replace(config.training, optimiser=AdamW(lr=optimiser.lr)))
+            said += "; AdamW instead of the recipe's Muon"
         if not has_lr:
             config = override(config, {"training.optimiser.lr": start.lr})
             said += f"; learning rate {start.lr:g}, unless --lr says another"
@@ -195,18 +205,22 @@ class Train(Imports, TrainingFlags):
         return replace(config, training=replace(training, batch_size=batch_size))
 
     def with_data_of(self, config: "RunConfig") -> "RunConfig":
-        """The recipe with the data that was given, or with its own from another folder."""
-        from headwork.recipes import override, with_data
+        """The recipe with the data that was given."""
+        from headwork.recipes import with_data
 
         if self.data and self.data_dir is not None:
             raise ValueError(f"give data or data-dir, not both, got {' and '.join(self.data)} and {self.data_dir}")
-        if self.data:
-            return with_data(config, self.data)
+        return with_data(config, self.data) if self.data else config
+
+    def directory(self, config: "RunConfig", settings: "dict[str, object]") -> "dict[str, object]":
+        """Where the data set is, if that was said: of the recipe's own, or of one that is set instead of it."""
         if self.data_dir is None:
-            return config
-        if not hasattr(config.data, "directory"):
+            return {}
+        if "data.directory" in settings:
+            raise ValueError(f"give data-dir or data.directory, not both, got {self.data_dir}")
+        if "data" not in settings and not hasattr(config.data, "directory"):
             raise ValueError(f"data-dir is for recipes with a data set of their own, got it for {config.name}")
-        return override(config, {"data.directory": str(self.data_dir.resolve())}, self.own_classes)
+        return {"data.directory": str(self.data_dir.resolve())}
 
 
 def with_recipe(name: str) -> Train:

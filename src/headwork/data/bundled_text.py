@@ -8,17 +8,20 @@ import math
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from headwork import serialise
 from headwork.checks import check_file, check_positive, check_probability
 from headwork.data.examples import Dataset, check_seed
+from headwork.data.folders import files_below
 from headwork.data.found import say_skipped
 from headwork.data.hub_data import find_data, find_files
 from headwork.data.mapped_tokens import mapped_tokens
@@ -31,6 +34,8 @@ from headwork.tasks import MaskedTokens, NextToken
 IN_MEMORY = 2**26
 """Bytes of text whose tokens are kept in memory; those of more are in a file that is mapped."""
 TEXT_ENDINGS = (".txt", ".md")
+ROW_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson")
+"""Of tables that could be read as text, and hardly are meant so."""
 HUB_ENDINGS = ((".parquet",), (".txt",))
 """On the Hub, where .md files are about the data; the first of which there are files."""
 LARGEST_TEXT = 2**30
@@ -78,7 +83,7 @@ class TextOfTokens(serialise.Checked):
         """
         check_seed(seed)
         files, texts = self.files, self.texts()
-        is_small = sum(file.stat().st_size for file in files) <= IN_MEMORY
+        is_small = fit_in_memory(files)
         if is_small:
             texts = {part: partial(iter, list(pieces())) for part, pieces in texts.items()}
         if not any(piece.strip() for pieces in texts.values() for piece in pieces()):
@@ -86,17 +91,11 @@ class TextOfTokens(serialise.Checked):
         parts = cut(texts)
         n_characters = sum(part.end - part.start for part in parts.values())
         tokenizer = make_tokenizer(self.tokenizer, parts["train"])
-        digest = (
-            digest_of(files, files[0].parent if len(files) == 1 else Path(os.path.commonpath(files))) if files else None
-        )
+        digest = digest_of_texts(files) if files else None
         named = "" if len(texts) == 1 else f" of {' '.join(texts)}"
         ids = {}
         for name, part in parts.items():
-            tokens = (torch.tensor(each, dtype=torch.int32) for each in encoded(part, tokenizer))
-            if is_small:
-                ids[name] = torch.cat([torch.empty(0, dtype=torch.int32), *tokens]).long()
-            else:
-                ids[name] = mapped_tokens(f"{digest} {name}{named} {tokenizer.to_json()}", tokens)
+            ids[name] = tokens_of(part, tokenizer, None if is_small else f"{digest} {name}{named}")
             if len(ids[name]) <= self.n_context:
                 raise ValueError(
                     f"n_context must be less than the tokens of each part, got n_context={self.n_context} and "
@@ -124,9 +123,22 @@ def joined(files: Iterable[Path]) -> Iterator[str]:
         yield from read_column(file) if file.suffix.lower() == ".parquet" else read_pieces(file)
 
 
-def encoded(pieces: Iterable[str], tokenizer: AnyTokenizer) -> Iterator[list[int]]:
-    for piece in pieces:  # of one text: nothing begins or ends with a piece
-        yield tokenizer.encode(piece) if isinstance(tokenizer, Tokenizer) else tokenizer.encode(piece, special=False)
+def fit_in_memory(files: Iterable[Path]) -> bool:
+    return sum(file.stat().st_size for file in files) <= IN_MEMORY
+
+
+def digest_of_texts(files: Sequence[Path]) -> str:
+    return digest_of(files, files[0].parent if len(files) == 1 else Path(os.path.commonpath(files)))
+
+
+def tokens_of(pieces: Iterable[str], tokenizer: AnyTokenizer, about: str | None) -> Int[Tensor, "token"]:
+    """The tokens of one text in memory; or, for what it is about, in a file of the cache that is mapped."""
+    # Nothing begins or ends with a piece.
+    encode = tokenizer.encode if isinstance(tokenizer, Tokenizer) else partial(tokenizer.encode, special=False)
+    tokens = (torch.tensor(encode(piece), dtype=torch.int32) for piece in pieces)
+    if about is None:
+        return torch.cat([torch.empty(0, dtype=torch.int32), *tokens]).long()
+    return mapped_tokens(f"{about} {tokenizer.to_json()}", tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +163,8 @@ class TextFile(TextOfTokens):
     def files(self) -> tuple[Path, ...]:
         path = find_data(self.path, HUB_ENDINGS, "text")
         if not path.is_dir():
+            if path.suffix.lower() in ROW_ENDINGS:
+                raise ValueError(f"text must be plain text, got the table {path} (called .txt, it is read as it is)")
             return (path,)
         for endings in (TEXT_ENDINGS, (".parquet",)) if path == Path(self.path) else HUB_ENDINGS:
             if found := find_files(path, endings):
@@ -160,8 +174,7 @@ class TextFile(TextOfTokens):
     @property
     def left_out(self) -> tuple[Path, ...]:
         endings = {file.suffix.lower() for file in self.files} | {*TEXT_ENDINGS}
-        inside = sorted(file for file in Path(self.path).rglob("*") if file.is_file() and file.name[0] != ".")
-        return tuple(file for file in inside if file.suffix.lower() not in endings)
+        return tuple(files_below(Path(self.path), tuple(endings)).others) if Path(self.path).is_dir() else ()
 
     def pieces(self) -> Iterator[str]:
         return joined(self.files)

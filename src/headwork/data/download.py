@@ -1,8 +1,10 @@
 """Data sets that everyone knows: where they are on this machine or, if nowhere, fetched from their home.
 
-They are looked for in the folder that is given (`--data-dir`), in the one that HEADWORK_DATA names, and in the cache.
+They are in the folder that is given (`--data-dir`); without one they are looked for in the folder that HEADWORK_DATA
+names, and in the cache.
 """
 
+import fcntl
 import gzip
 import hashlib
 import os
@@ -14,6 +16,7 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -61,6 +64,8 @@ class KnownSet:
     folders: tuple[str, ...]
     files: tuple[str, ...]
     remotes: tuple[Remote, ...]
+    packed: bool = False
+    """Whether its files are read as they are packed, NAME.gz."""
 
     def find(self, directory: str | None = None) -> Path:
         """The folder with its files, fetched if there is none."""
@@ -70,7 +75,7 @@ class KnownSet:
     def find_here(self, directory: str | None) -> Path | None:
         for root in self._roots(directory):
             for folder in (root, *(root / name for name in self.folders), *root.glob(f"*/{self.folders[0]}")):
-                if all(_is_there(folder / name) for name in self.files):
+                if all(self._is_there(folder / name) for name in self.files):
                     return folder
         return None
 
@@ -87,9 +92,10 @@ class KnownSet:
             f"Bring {homes} to {folder} (unpacked, if it is an archive), or say where it is by --data-dir or {FOLDER}"
         )
         try:
-            for remote in self.remotes:
-                if not all(_is_there(folder / name) for name in remote.members or (remote.name,)):
-                    fetch(remote, folder, self.name)
+            with _alone(folder):
+                for remote in self.remotes:
+                    if not all(self._is_there(folder / name) for name in remote.members or (remote.name,)):
+                        fetch(remote, folder, self.name)
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             reason = getattr(error, "reason", error)
             raise ConnectionError(
@@ -108,11 +114,22 @@ class KnownSet:
         yield cache_folder() / "data"
 
     def _missing(self, folder: Path) -> str:
-        return next(name for name in self.files if not _is_there(folder / name))
+        return next(name for name in self.files if not self._is_there(folder / name))
+
+    def _is_there(self, path: Path) -> bool:
+        return path.is_file() or (self.packed and path.with_name(f"{path.name}.gz").is_file())
 
 
-def _is_there(path: Path) -> bool:
-    return path.is_file() or path.with_name(f"{path.name}.gz").is_file()
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process fetches to the folder."""
+    with explain_disk_errors(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        handle = folder.with_name(f".{folder.name}.lock").open("w", encoding="utf-8")
+    with handle:
+        with suppress(OSError):  # some disks know no locks
+            fcntl.lockf(handle, fcntl.LOCK_EX)
+        yield
 
 
 def fetch(remote: Remote, folder: Path, what: str = "") -> None:

@@ -1,6 +1,7 @@
 """The files of a folder."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,20 @@ def files_below(folder: Path, endings: Sequence[str]) -> FilesBelow:
     [['a.png', 'b.PNG'], ['notes.txt']]
     """
     below = FilesBelow([], [])
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            (below.found if path.suffix.lower() in endings else below.others).append(path)
+    for path in sorted(_visible_files(folder)):
+        (below.found if path.suffix.lower() in endings else below.others).append(path)
     return below
+
+
+def _visible_files(folder: Path) -> Iterator[Path]:
+    """All files below a folder, through links too, but into no folder twice."""
+    seen = set[tuple[int, int]]()
+    for root, folders, files in os.walk(folder, followlinks=True):
+        about = Path(root).stat()
+        if (about.st_dev, about.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((about.st_dev, about.st_ino))
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths = (Path(root, name) for name in files if not name.startswith("."))
+        yield from (path for path in paths if path.is_file())

@@ -1,7 +1,7 @@
 """What was found in a user's data, in a few lines that are shown before training."""
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from headwork.data.examples import Split
 
 N_CLASSES_SHOWN = 12
+MANY_UNKNOWN = 0.25
 ROUNDING = 1.5
 """Examples of a class that a part may have more or less than its share: one for each of two roundings, at most."""
 
@@ -37,6 +38,21 @@ def say_lengths(what: str, lengths: Sequence[int], longest: int | None = None) -
     return f"{about}; {n_cut:,} longer than {longest:,} {'is' if n_cut == 1 else 'are'} cut" if n_cut else about
 
 
+def say_unknown(texts: Iterable[Sequence[int]], unknown: int) -> str | None:
+    """How many tokens of texts, each led by BEGIN, the vocabulary does not have, if they are many.
+
+    >>> say_unknown([[1, 0, 0, 7]], unknown=0)
+    '67 % of the words of valid and test are not known: --set data.tokenizer=BytePairs reads words in pieces'
+    """
+    n_words = n_unknown = 0
+    for ids in texts:
+        n_words, n_unknown = n_words + len(ids) - 1, n_unknown + sum(each == unknown for each in ids)
+    if n_unknown <= MANY_UNKNOWN * n_words:
+        return None
+    share = f"{100 * n_unknown / n_words:.0f} %"
+    return f"{share} of the words of valid and test are not known: --set data.tokenizer=BytePairs reads words in pieces"
+
+
 def say_duplicates(what: str, keys: Sequence[Hashable], labels: Sequence[int], split: Split) -> str | None:
     """How many examples are there again, with another label, or in two parts that the data gives; None if none are.
 
@@ -52,12 +68,14 @@ def say_duplicates(what: str, keys: Sequence[Hashable], labels: Sequence[int], s
     n_other = sum(len(found) > 1 for found in of_key.values())
     trained = {keys[i] for i in split.train}
     n_across = sum(keys[i] in trained for i in (*split.valid, *split.test))
+    n_held_out = len({keys[i] for i in split.valid} & {keys[i] for i in split.test})
     other = f", {n_other:,} with another label" if n_other else ""
-    where = (
-        f"{n_across:,} of valid and test are in train too, as the files have it"
-        if n_across
-        else "all on one side of the split"
+    across = (
+        f"{n_across:,} of valid and test are in train too" if n_across else "",
+        f"{n_held_out:,} of valid {'is' if n_held_out == 1 else 'are'} in test too" if n_held_out else "",
     )
+    said = " and ".join(filter(None, across))
+    where = f"{said}, as the files have it" if said else "all on one side of the split"
     return (
         f"duplicates: {n_again:,} of {len(keys):,} {what} {'is' if n_again == 1 else 'are'} there again{other}; {where}"
     )

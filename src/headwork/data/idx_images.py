@@ -1,6 +1,7 @@
 """Images in idx files, as MNIST has them: 60,000 and 10,000 of 28 x 28 pixels, grey."""
 
 import gzip
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +20,7 @@ FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in (
 def _known(name: str, folders: tuple[str, ...], home: str, checks: tuple[tuple[str, int], ...]) -> KnownSet:
     """A set of the four files, with the MD5 and the size of each as it is packed."""
     remotes = (Remote(f"{home}/{file}.gz", f"md5:{md5}", size) for file, (md5, size) in zip(FILES, checks, strict=True))
-    return KnownSet(name, folders, FILES, tuple(remotes))
+    return KnownSet(name, folders, FILES, tuple(remotes), packed=True)
 
 
 MNIST = _known(
@@ -93,9 +94,9 @@ def read_idx(path: Path) -> UInt8[ndarray, "..."]:
     packed = path.with_name(f"{path.name}.gz")
     try:
         content = path.read_bytes() if path.exists() else gzip.decompress(packed.read_bytes())
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{packed} must be a packed idx file, got one that cannot be read ({error})") from None
-    if content[:3] != b"\x00\x00\x08" or len(content) < 4 + 4 * content[3]:
+    if len(content) < 4 or content[:3] != b"\x00\x00\x08" or len(content) < 4 + 4 * content[3]:
         raise ValueError(f"{path} must be an idx file of bytes, got the beginning {content[:4]!r}")
     shape = tuple(np.frombuffer(content, ">u4", content[3], offset=4).tolist())
     values = np.frombuffer(content, np.uint8, offset=4 + 4 * content[3])

@@ -39,7 +39,7 @@ class ImageSet(NamedTuple):
 class KnownImages(serialise.Checked):
     """`n_valid` of the training images choose the best model; of the rest `n_train` are learned, or all.
 
-    The files are looked for in `directory`, in the folder that HEADWORK_DATA names, and in the cache; or fetched.
+    The files are in `directory`; without one they are looked for where HEADWORK_DATA says and in the cache, or fetched.
     """
 
     augment: Augmentation = Augmentation()

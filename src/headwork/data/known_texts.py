@@ -11,7 +11,7 @@ from headwork.data.download import KnownSet, Remote
 from headwork.data.examples import Dataset
 from headwork.data.text_pairs import TextPairs
 from headwork.data.text_table import TextTable
-from headwork.data.tokenizer import BytePairs, Words
+from headwork.data.tokenizer import BytePairs, Pretrained, Words
 
 GITHUB = "https://raw.githubusercontent.com"
 SST2 = KnownSet(
@@ -62,7 +62,7 @@ SHAKESPEARE = KnownSet(
 class Sst2(serialise.Checked):
     """67,349 phrases and sentences of film reviews, for or against; 872 choose, and 1,821 test. Socher et al., 2013."""
 
-    tokenizer: Words | BytePairs = Words(n_tokens=16_000)
+    tokenizer: Words | BytePairs | Pretrained = Words(n_tokens=16_000)
     max_tokens: int = 64
     directory: str | None = None
 

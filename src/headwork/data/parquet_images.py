@@ -43,10 +43,11 @@ def write_images(parts: dict[str, list[Path]], digest: str) -> Path:
     if folder.exists():
         return folder
     staging = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    folders: dict[str, str] = {}
     with explain_disk_errors(folder.parent):
         try:
             for part, files in parts.items():
-                images = (image for file in files for image in read_images(file))
+                images = (image for file in files for image in read_images(file, folders))
                 number = 0
                 for number, (of_class, content, place) in enumerate(images, start=1):
                     path = staging / part / of_class / f"{number:07}{ending_of(content, place)}"
@@ -54,14 +55,26 @@ def write_images(parts: dict[str, list[Path]], digest: str) -> Path:
                     path.write_bytes(content)
                 if not number:
                     raise ValueError(f"data must have images, got none in {', '.join(map(str, files))}")
-            staging.replace(folder)
+            _put_in_place(staging, folder)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     return folder
 
 
-def read_images(file: Path) -> Iterator[tuple[str, bytes, str]]:
-    """Of each row of a Parquet file the class, as the name of a folder, the bytes of the image, and its place."""
+def _put_in_place(staging: Path, folder: Path) -> None:
+    """Give the folder its name, unless another process was sooner: both have the same images."""
+    try:
+        staging.replace(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+
+
+def read_images(file: Path, folders: dict[str, str]) -> Iterator[tuple[str, bytes, str]]:
+    """Of each row of a Parquet file the class, as the name of a folder, the bytes of the image, and its place.
+
+    The class of each folder is kept in `folders`; two classes of one folder are an error.
+    """
     image = label = ""
     names: tuple[str, ...] | None = None
     for row in read_rows(file):
@@ -73,7 +86,10 @@ def read_images(file: Path) -> Iterator[tuple[str, bytes, str]]:
         if not isinstance(content, bytes):
             raise ValueError(f"image must be the bytes of a picture, got {str(about)[:40]} in {row.place}")
         of_class = read_label(row.values[label], names, label, row.place)
-        yield re.sub(r"[/\\:]|^\.", "_", of_class), content, row.place
+        name = re.sub(r"[/\\:]|^\.", "_", of_class)
+        if folders.setdefault(name, of_class) != of_class:
+            raise ValueError(f"classes must differ in more than / and :, got {folders[name]!r} and {of_class!r}")
+        yield name, content, row.place
 
 
 def find_columns(row: Row, file: Path) -> tuple[str, str]:

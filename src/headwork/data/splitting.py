@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -77,8 +77,6 @@ def by_part(paths: Iterable[Path], folder: Path, *, leave_out: bool = False) -> 
     found: dict[str, list[Path]] = {}
     for path, part in named.items():
         found.setdefault(part, []).append(path)
-    if "train" not in found:
-        raise ValueError(f"{folder} must have a part to train on, got {', '.join(found)} only")
     return {part: found[part] for part in SPLITS if part in found}
 
 
@@ -108,6 +106,8 @@ def share_out(
     held_out = {part: [i for i, each in enumerate(given) if each == part] for part in HeldOut._fields}
     rest = [i for i, part in enumerate(given) if part in (None, "train")]
     missing = [part for part in ("test", "valid") if not held_out[part]]
+    if not rest:
+        check_part_to_train_on([part for part, indices in held_out.items() if indices])
     if not missing:
         return Split(rest, held_out["valid"], held_out["test"])
     groups = _groups(rest, keys)
@@ -126,6 +126,11 @@ def share_out(
         held_out[part] = sorted(i for group in members if learned >= {labels[i] for i in group} for i in group)
     elsewhere = {i for part in missing for i in held_out[part]}
     return Split([i for i in rest if i not in elsewhere], held_out["valid"], held_out["test"])
+
+
+def check_part_to_train_on(parts: Collection[str]) -> None:
+    if "train" not in parts:
+        raise ValueError(f"data must have a part to train on, got {' and '.join(parts)} only")
 
 
 def _groups(indices: Iterable[int], keys: Sequence[Hashable]) -> list[list[int]]:

@@ -227,7 +227,14 @@ def _parquet(path: Path) -> Iterator[Row]:
         raise ValueError(f"data must be a Parquet file that can be read, got {path} ({error})") from None
     with file:
         number = 0
-        for part in file.iter_batches():
+        batches = file.iter_batches()
+        while True:
+            try:
+                part = next(batches, None)
+            except (pa.ArrowException, OSError) as error:
+                raise ValueError(f"data must be a Parquet file that can be read, got {path} ({error})") from None
+            if part is None:
+                return
             for values in part.to_pylist():
                 number += 1
                 yield Row(f"{path}, row {number}", values)

@@ -1,6 +1,7 @@
 """Sources and their translations of a user's own: two files line by line, or a table with two columns."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -8,8 +9,9 @@ from typing import NamedTuple
 from headwork import serialise
 from headwork.checks import Probability, check_positive
 from headwork.data.examples import Dataset, Split
+from headwork.data.folders import files_below
 from headwork.data.found import Skipped, say_duplicates, say_lengths, say_skipped, say_split
-from headwork.data.hub_data import find_data
+from headwork.data.hub_data import find_data, find_tables_in
 from headwork.data.pair_files import Pair, PairTable, aligned
 from headwork.data.splitting import HeldOut, by_part, check_exists, digest_of, share_out
 from headwork.data.table_files import TABLE_ENDINGS, is_table
@@ -78,7 +80,7 @@ class TextPairs(serialise.Checked):
             Translation(begin=tokenizer.begin, end=tokenizer.end, exact=self.exact),
             tokenizer,
             found=tuple(line for line in found if line),
-            digest=digest_of(files, path if path.is_dir() or self.target_path is None else path.parent),
+            digest=self._digest(files, path),
         )
 
     def _split(self, pairs: list[Pair], given: list[str | None], keys: list[str]) -> "_SplitPairs":
@@ -108,6 +110,12 @@ class TextPairs(serialise.Checked):
                 split = split._replace(train=[i for i in split.train if i not in long])
                 return _SplitPairs(split, tokenizer, sources, targets, sorted(long))
 
+    def _digest(self, files: Sequence[Path], path: Path) -> str:
+        if self.target_path is None:
+            return digest_of(files, path)
+        both = [Path(os.path.abspath(file)) for file in files]  # noqa: PTH100  # links are not followed
+        return digest_of(both, Path(os.path.commonpath([file.parent for file in both])))
+
     def read(self, path: Path) -> tuple[list[Pair], list[str | None], list[Path], list[str]]:
         """All pairs, the part that the file of each names, the files, the columns, and what was skipped."""
         pairs, given, files, columns = list[Pair](), list[str | None](), list[Path](), dict[str, None]()
@@ -126,7 +134,13 @@ class TextPairs(serialise.Checked):
                 given.append(part)
         if not pairs:
             raise ValueError(f"data must have pairs of texts, got none in {path}")
-        notes = *columns, empty_lines.say("empty lines"), empty.say("pairs that are empty on both sides")
+        others = sorted({*files_below(path, ()).others} - {*files}) if path.is_dir() else []
+        notes = (
+            *columns,
+            empty_lines.say("empty lines"),
+            empty.say("pairs that are empty on both sides"),
+            say_skipped(len(others), "other files", str(next(iter(others), ""))),
+        )
         return pairs, given, files, [note for note in notes if note]
 
     def files_of_parts(self, path: Path) -> Iterator[tuple[str | None, list[Path]]]:
@@ -142,9 +156,12 @@ class TextPairs(serialise.Checked):
                 )
             yield None, [path]
             return
-        found = [file for file in path.rglob("*") if file.is_file() and not file.name.startswith(".")]
-        tables = list(filter(is_table, found))
+        found = files_below(path, ()).others
+        tables = find_tables_in(path, of_hub=path != Path(self.path))
         if tables:
+            endings = {file.suffix for file in found}
+            if {f".{str(ending).removeprefix('.')}" for ending in (self.source, self.target)} <= endings:
+                raise ValueError(f"data must be tables or aligned files, not both, got {tables[0]} beside such files")
             for part, files in (by_part(tables, path) or {"": sorted(tables)}).items():
                 for file in files:
                     yield part or None, [file]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headwork.data.splitting import check_part_to_train_on
 from headwork.data.table_files import is_missing, read_rows, usual_column
 from headwork.data.text_table import TEXT_COLUMNS
 
@@ -41,6 +42,7 @@ def cut(texts: Mapping[str, Pieces]) -> dict[str, Passage]:
     >>> {part: "".join(passage) for part, passage in cut({"train": lambda: ["abcdefghij" * 2]}).items()}
     {'train': 'abcdefghijabcdefgh', 'valid': 'i', 'test': 'j'}
     """
+    check_part_to_train_on(texts)
     whole = {part: Passage(pieces, 0, sum(map(len, pieces()))) for part, pieces in texts.items()}
     train = whole["train"]
     n_held_out, end = int(train.end * HELD_OUT), train.end

@@ -5,14 +5,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from unicodedata import category
 
 import torch
 
 from headwork import serialise
 from headwork.checks import Probability, check_positive
 from headwork.data.examples import Dataset, Split
-from headwork.data.found import Skipped, say_classes, say_duplicates, say_lengths, say_skipped, say_split
-from headwork.data.hub_data import find_data, find_files
+from headwork.data.folders import files_below
+from headwork.data.found import (
+    Skipped,
+    say_classes,
+    say_duplicates,
+    say_lengths,
+    say_skipped,
+    say_split,
+    say_unknown,
+)
+from headwork.data.hub_data import find_data, find_tables_in
 from headwork.data.reviews import LabelledTexts, ReviewTexts, bag_of_words_accuracy
 from headwork.data.splitting import HeldOut, digest_of, files_by_part, share_out
 from headwork.data.table_files import TABLE_ENDINGS, class_names, find_column, is_missing, read_rows
@@ -22,7 +32,6 @@ from headwork.tasks import Classification
 
 TEXT_COLUMNS = ("text", "sentence", "content", "review", "document", "message", "comment", "body", "tweet", "title")
 LABEL_COLUMNS = ("label", "class", "category", "sentiment", "target", "labels", "stars", "rating", "verdict", "y")
-MANY_CLASSES = 1000
 NO_LABEL = -1
 """What stands for none where classes have numbers and names, as in the test parts of some data sets on the Hub."""
 
@@ -79,6 +88,7 @@ class TextTable(serialise.Checked):
             *table.notes,
             say_classes(table.labels, table.names),
             say_lengths("texts", lengths, self.max_tokens),
+            say_unknown((ids[i] for part in split[1:] for i in part), tokenizer.unknown),
             say_duplicates("texts", keys, table.labels, split),
             say_split(split, given=table.given, seed=self.split_seed, labels=table.labels, names=table.names),
         )
@@ -97,6 +107,7 @@ class TextTable(serialise.Checked):
         path = find_data(self.path)
         parts, other_files = find_tables(path, of_hub=path != Path(self.path))
         files = [(file, part) for part, files in parts.items() for file in files]
+        no_tables = files_below(path, TABLE_ENDINGS).others if path.is_dir() and path == Path(self.path) else []
         texts, labels, given, columns = list[str](), list[str](), list[str | None](), dict[str, str]()
         empty_lines, empty, unlabelled = Skipped(), Skipped(), Skipped()
         for file, part in files:
@@ -131,6 +142,7 @@ class TextTable(serialise.Checked):
             empty.say("empty texts"),
             unlabelled.say(f"texts without a label ({NO_LABEL})"),
             say_skipped(len(other_files), "files that name no part", str(next(iter(other_files), ""))),
+            say_skipped(len(no_tables), "files that are no tables", str(next(iter(no_tables), ""))),
         ]
         return TableTexts(
             texts,
@@ -169,7 +181,7 @@ def find_tables(path: Path, *, of_hub: bool = False) -> tuple[dict[str, list[Pat
 
     A data set on the Hub may have files of other parts, such as texts without labels.
     """
-    tables = find_files(path, TABLE_ENDINGS)
+    tables = find_tables_in(path, of_hub=of_hub)
     if path.is_dir() and not tables:
         raise ValueError(f"data must be a folder with files such as {', '.join(TABLE_ENDINGS)}, got {path}")
     return files_by_part(tables, path, leave_out=of_hub)
@@ -181,7 +193,19 @@ def words_of(text: str) -> str:
     >>> words_of("Good, very GOOD!")
     'good very good'
     """
-    return " ".join(re.findall(r"\w+", text.lower())) or text
+    lower = text.lower()
+    words = re.findall(r"\w+", lower) if lower.isascii() else "".join(map(_word_or_space, lower)).split()
+    return " ".join(words) or text
+
+
+def _word_or_space(letter: str) -> str:
+    r"""A letter, or a space for a mark between words; the signs of a letter, which \w leaves out, and pictures stay.
+
+    >>> words_of("की") == words_of("को"), words_of("Straße?")
+    (False, 'straße')
+    """
+    kind = category(letter)
+    return letter if letter.isalnum() or letter == "_" or kind[0] == "M" or kind == "So" else " "
 
 
 def read_label(value: object, names: Sequence[str] | None, column: str, place: str) -> str:
@@ -221,7 +245,7 @@ def check_classes(names: Sequence[str], n_examples: int, where: str) -> None:
     """Raise unless there are classes to learn: two or more, and not one for each example."""
     if len(names) < 2:
         raise ValueError(f"there must be two classes or more, got only {names[0]!r} in {where}")
-    if len(names) > MANY_CLASSES or (len(names) > 20 and len(names) > n_examples / 2):
+    if len(names) > 20 and len(names) > n_examples / 2:
         raise ValueError(
             f"classes must have several examples each, got {len(names):,} classes for {n_examples:,} in {where}"
         )

@@ -19,7 +19,7 @@ from headwork.data import (
     TextTable,
     Tokenizer,
 )
-from headwork.data.bundled_text import encoded
+from headwork.data.bundled_text import digest_of_texts, fit_in_memory, tokens_of
 from headwork.data.found import say_lengths, say_skipped
 from headwork.data.hub_data import find_data
 from headwork.data.image_examples import ImageExamples
@@ -106,13 +106,13 @@ def _pairs(data: TextPairs, tokenizer: Tokenizer) -> OtherData:
 
 
 def _windows(data: TextFile, tokenizer: AnyTokenizer) -> OtherData:
-    pieces = list(data.pieces())
-    ids = torch.tensor([i for piece in encoded(pieces, tokenizer) for i in piece])
+    about = None if fit_in_memory(data.files) else f"{digest_of_texts(data.files)} all"
+    ids = tokens_of(data.pieces(), tokenizer, about)
     if len(ids) <= data.n_context:
         raise ValueError(f"{data.path} must have more than n_context={data.n_context} tokens, got {len(ids)}")
     others = data.left_out
     skipped = say_skipped(len(others), "files that are no texts", str(next(iter(others), "")))
-    found = (f"{sum(map(len, pieces)):,} characters in {data.path}", *([skipped] if skipped else []))
+    found = (f"{sum(map(len, data.pieces())):,} characters in {data.path}", *([skipped] if skipped else []))
     return OtherData(WindowExamples(ids, data.n_context), found, ())
 
 

@@ -15,7 +15,7 @@ from headwork.storage.models import CONFIG, classes_in
 from headwork.training.config import RunConfig, TrainingConfig
 from headwork.training.display import Display, Quiet, make_display
 from headwork.training.loop import TrainingResult, train_run
-from headwork.training.recorder import Watcher
+from headwork.training.recorder import HEADS, WatchCentres, Watcher
 from headwork.training.run import Run, new_run, open_run
 from headwork.training.stopping import StopRequest
 
@@ -38,6 +38,7 @@ def train(
     A config is built with weights from the seed; a model keeps the weights it has. With `resume` a run that is in the
     folder already goes on, bit for bit; otherwise the folder must be new or empty. What was found in the data, an
     estimate of time and memory, and the progress go to stderr; `display=False` is silent, a `Display` shows its own.
+    Where Gaussian heads look is kept at every evaluation, for TensorBoard and for `hw.figures.animate_centres`.
 
     >>> config = hw.models.ResNetConfig(n_classes=10, n_channels=1, n_blocks=1, widths=(4,))
     >>> import tempfile
@@ -67,7 +68,7 @@ def train(
         run = replace(run, run_id=begun.run_id)
     if isinstance(display, bool):
         display = make_display() if display else Quiet()
-    return train_run(run, display, stop, watchers, data=read)
+    return train_run(run, display, stop, (WatchCentres(run.folder / HEADS), *watchers), data=read)
 
 
 def check_same(run: Run, begun: Run) -> None:

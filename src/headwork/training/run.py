@@ -84,7 +84,8 @@ class Run:
 
     def newer_file(self) -> Path | None:
         """The newest of the user's files, if it was written after the run was last started."""
-        given = [getattr(self.config.data, name, None) for name in ("path", "target_path")]
+        configs = [self.config.data, *(getattr(self.config.data, name, None) for name in ("text", "data"))]
+        given = [getattr(config, name, None) for config in configs for name in ("path", "target_path")]
         roots = [Path(path) for path in given if isinstance(path, str)]
         files = [file for root in roots for file in (root, *root.rglob("*")) if file.is_file()]
         newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
