@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python -m benchmarks.ablation --data-dir DATA --out runs/ablation.jsonl --seconds 45
 
 Each row is trained with each seed; the number of its steps is what takes so many processor seconds, by a trial of a few
-steps, so that a choice that makes a step dearer has fewer. The loss is that of the 5 % for validation, at the end. What
+steps, so that a choice that makes a step slower has fewer. The loss is that of the 5 % for validation, at the end. What
 is in the file already is not trained again.
 """
 
@@ -14,13 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from benchmarks.processor_seconds import Rows, Training, lasting
 
 from headwork import choices
 from headwork.models import DecoderConfig
 from headwork.recipes import find_recipe
-from headwork.training.config import AdamW, RunConfig
+from headwork.training.config import AdamW, Cosine, RunConfig
 
 Change = Callable[[RunConfig], RunConfig]
 
@@ -38,11 +37,10 @@ def decoder(config: RunConfig) -> DecoderConfig:
     return config.model
 
 
-def toggle_qk_norm(config: RunConfig) -> RunConfig:
+def with_qk_norm(config: RunConfig) -> RunConfig:
     heads = decoder(config).heads
     assert isinstance(heads, choices.Heads)
-    changed = replace(heads, qk_norm=choices.QKNorm() if heads.qk_norm is None else None)
-    return replace(config, model=replace(decoder(config), heads=changed))
+    return replace(config, model=replace(decoder(config), heads=replace(heads, qk_norm=choices.QKNorm())))
 
 
 ROWS: dict[str, Change] = {
@@ -50,8 +48,9 @@ ROWS: dict[str, Change] = {
     "AdamW instead of Muon": of_training(optimiser=AdamW(lr=3e-3, betas=(0.9, 0.95), weight_decay=0.1)),
     "GELU instead of squared ReLU": of_model(feed_forward=choices.FeedForward(d_ff=512, activation="gelu", bias=False)),
     "outputs that do not start at zero": of_training(zero_init_outputs=False),
-    "QK-norm the other way": toggle_qk_norm,
+    "with normalised queries and keys": with_qk_norm,
     "with value residuals": of_model(value_residual=True),
+    "cosine instead of warm-up, stable, decay": of_training(schedule=Cosine(warmup=0.02)),
     "learned positions instead of rotary": of_model(position=choices.LearnedPositions(max_tokens=128)),
 }
 
@@ -94,8 +93,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     arguments = parser.parse_args()
-    done = Rows(arguments.out)
-    print(f"{torch.get_num_threads()} threads")
+    done = Rows(arguments.out, planned=arguments.seconds)
     for seed in arguments.seeds:
         for name in arguments.rows:
             if not done.have(row=name, seed=seed):

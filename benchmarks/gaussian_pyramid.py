@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", help="where CIFAR-10 is")
     parser.add_argument("--out", type=Path, required=True, help="a new folder for the run")
-    parser.add_argument("--epochs", type=int, default=24)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 128])

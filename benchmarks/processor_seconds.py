@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from headwork.batches import Batch
@@ -92,17 +93,25 @@ def curve(training: Training, n_points: int, score: Callable[[Training], dict[st
 
 
 class Rows(list[dict[str, Any]]):
-    """What was trained, one row for each run, kept in a file of JSON lines: what is in it is not trained again."""
+    """What was trained, one row for each run, kept in a file of JSON lines: what is in it is not trained again.
 
-    def __init__(self, file: Path) -> None:
+    All runs of a file have the same conditions, such as the seconds that were planned.
+    """
+
+    def __init__(self, file: Path, **conditions: object) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         super().__init__(json.loads(line) for line in (file.read_text("utf-8").splitlines() if file.exists() else []))
-        self.file = file
+        self.file, self.conditions = file, {**conditions, "threads": torch.get_num_threads()}
+        for row in self:
+            others = {name: row.get(name) for name in self.conditions}
+            if others != self.conditions:
+                raise SystemExit(f"{file} has runs of {others}, not of {self.conditions}: give another --out")
 
     def have(self, **keys: object) -> bool:
         return any(all(row[key] == value for key, value in keys.items()) for row in self)
 
     def add(self, row: dict[str, Any]) -> None:
+        row = row | self.conditions
         self.append(row)
         print(row, flush=True)
         with self.file.open("a", encoding="utf-8") as lines:

@@ -6,9 +6,9 @@
 nanoGPT's model and optimiser are its own `model.py`; its loop is that of its `train.py` with the settings of its README
 (batch 12, block 64, 4 layers, width 128, 2,000 steps), written out below. `--times 5` makes all runs five times as
 long, with their schedules. Each contestant has a process of its own; they take turns, and the one that has used the
-fewest processor seconds goes next. Seconds are those of training; evaluations are not counted. Both are judged by the
-same ruler: the mean loss over windows of 64 characters, end to end, of the last tenth of the text, which neither has
-seen.
+fewest processor seconds goes next. Seconds are those of training; evaluations are not counted. Both are measured in the
+same way: the mean loss over windows of 64 characters, end to end, of the last tenth of the text, which neither has
+seen; for the curves over every sixth of them, for the table over all.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from headwork.data.known_texts import SHAKESPEARE
 
 BLOCK, BATCH, STEPS = 64, 12, 2000
 EVERY = 6
-"""An evaluation on the way has one window of so many; the last has all."""
+"""A point of the curves has one window of so many; the table has all."""
 OURS = {"headwork": 1.0, "headwork, a quarter": 0.25}
 """What share of nanoGPT's seconds each is planned for."""
 
@@ -184,9 +184,9 @@ def work(arguments: argparse.Namespace) -> None:
     for line in sys.stdin:
         contestant.go_on(float(line))
         is_over = contestant.step >= contestant.n_steps
-        loss = measure(contestant, windows if is_over else windows[::EVERY])
-        seconds = round(contestant.seconds, 2)
-        say(name=arguments.worker, step=contestant.step, seconds=seconds, loss=round(loss, 4), is_over=is_over)
+        loss, seconds = round(measure(contestant, windows[::EVERY]), 4), round(contestant.seconds, 2)
+        of_all = round(measure(contestant, windows), 4) if is_over else None
+        say(name=arguments.worker, step=contestant.step, seconds=seconds, loss=loss, of_all=of_all, is_over=is_over)
         if is_over:
             return
 
@@ -272,7 +272,7 @@ def show(points: list[dict[str, Any]]) -> None:
     for name in ("nanoGPT", *OURS):
         end = last(points, name)
         share = end["seconds"] / nano["seconds"]
-        print(f"| {name} | {end['step']:,} | {end['seconds']:.0f} | {share:.2f} | {end['loss']:.3f} |")
+        print(f"| {name} | {end['step']:,} | {end['seconds']:.0f} | {share:.2f} | {end['of_all']:.3f} |")
     for name in OURS:
         below = [point["seconds"] for point in points if point["name"] == name and point["loss"] <= nano["loss"]]
         when = f"{min(below):.0f} s, {min(below) / nano['seconds']:.2f} of its seconds" if below else "never"
