@@ -1,5 +1,6 @@
 """Every recipe learns one batch by heart, as it stands; every flag reaches the model or is refused."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,13 @@ def test_it_learns_one_batch_by_heart(name: str, tmp_path: Path) -> None:
     losses = [take_step(fabric, learner, run.task, [batch], plan, progress, StopRequest()).loss for _ in range(N_STEPS)]
     assert losses[0] > 0.5
     assert losses[-1] < losses[0] / 4
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_each_recipe_says_how_long_it_takes_and_what_it_reaches(name: str) -> None:
+    about = RECIPES[name].__doc__ or ""
+    assert re.search(r"\d (seconds|minutes)", about)
+    assert re.search(r"seed 0:\s.*(\d %|BLEU \d|loss of \d)", about, re.DOTALL)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "gap", "map"])
