@@ -5,10 +5,11 @@
 
 nanoGPT's model and optimiser are its own `model.py`; its loop is that of its `train.py` with the settings of its README
 (batch 12, block 64, 4 layers, width 128, 2,000 steps), written out below. `--times 5` makes all runs five times as
-long, with their schedules. Each contestant has a process of its own; they take turns, and the one that has used the
-fewest processor seconds goes next. Seconds are those of training; evaluations are not counted. Both are measured in the
-same way: the mean loss over windows of 64 characters, end to end, of the last tenth of the text, which neither has
-seen; for the curves over every sixth of them, for the table over all.
+long, with their schedules; `--lr-factor 0.5` halves headwork's learning rates, which are meant for short runs. Each
+contestant has a process of its own; they take turns, and the one that has used the fewest processor seconds goes next.
+Seconds are those of training; evaluations are not counted. Both are measured in the same way: the mean loss over
+windows of 64 characters, end to end, of the last tenth of the text, which neither has seen; for the curves over every
+sixth of them, for the table over all.
 """
 
 import argparse
@@ -102,14 +103,18 @@ class NanoGPT:
 class Headwork:
     """The recipe `shakespeare-gpt` on nanoGPT's batches, with as many steps as take so many processor seconds."""
 
-    def __init__(self, directory: str | None, seed: int, seconds: float) -> None:
+    def __init__(self, directory: str | None, seed: int, seconds: float, lr_factor: float) -> None:
         from benchmarks.processor_seconds import Training, lasting
 
         from headwork.recipes import find_recipe
+        from headwork.training import Muon
 
         config = find_recipe("shakespeare-gpt")
         data_config = replace(config.data, directory=directory, n_context=BLOCK)  # type: ignore[type-var]
-        training = replace(config.training, seed=seed, batch_size=BATCH)
+        muon = config.training.optimiser
+        assert isinstance(muon, Muon)
+        muon = replace(muon, lr=lr_factor * muon.lr, adamw=replace(muon.adamw, lr=lr_factor * muon.adamw.lr))
+        training = replace(config.training, seed=seed, batch_size=BATCH, optimiser=muon)
         config = replace(config, data=data_config, training=training)
         assert config.data is not None
         data = config.data.load(seed)
@@ -178,7 +183,8 @@ def work(arguments: argparse.Namespace) -> None:
     if arguments.worker == "nanoGPT":
         contestant = NanoGPT(arguments.nanogpt, text, arguments.seed, STEPS * arguments.times)
     else:
-        contestant = Headwork(arguments.data_dir, arguments.seed, arguments.seconds * OURS[arguments.worker])
+        seconds = arguments.seconds * OURS[arguments.worker]
+        contestant = Headwork(arguments.data_dir, arguments.seed, seconds, arguments.lr_factor)
     say: Callable[..., None] = lambda **what: print(json.dumps(what), file=answers, flush=True)  # noqa: E731
     say(ready=True)
     for line in sys.stdin:
@@ -215,7 +221,7 @@ class Worker:
         self.seconds, self.is_over = 0.0, False
         command = [sys.executable, "-m", "benchmarks.shakespeare", "--worker", name, "--seconds", str(seconds)]
         command += ["--nanogpt", str(arguments.nanogpt), "--times", str(arguments.times), "--seed", str(arguments.seed)]
-        command += ["--out", str(arguments.out)]
+        command += ["--out", str(arguments.out), "--lr-factor", str(arguments.lr_factor)]
         command += [] if arguments.data_dir is None else ["--data-dir", arguments.data_dir]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.hear()
@@ -286,6 +292,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="a folder for the points and the figure")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--times", type=int, default=1, help="all runs so many times as long")
+    parser.add_argument("--lr-factor", type=float, default=1.0, help="of headwork's learning rates")
     parser.add_argument("--turn", type=float, default=8.0, help="processor seconds of a turn")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=0.0, help=argparse.SUPPRESS)
