@@ -233,6 +233,11 @@ def test_the_folder_of_a_known_set(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "give texts or a file, not both" in wrong
 
 
+def test_an_empty_path_is_not_this_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = say(capsys, "train", "sst2-encoder", "--data", "", "--out", tmp_path / "run", code=2)
+    assert "data must name a file or folder, got ''" in wrong
+
+
 def test_bleu_is_for_translators(reviews: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "bleu is for a translator" in say(capsys, "evaluate", reviews / "run", "--bleu", code=2)
 
@@ -350,6 +355,7 @@ def test_evaluate_writes_every_example(
         text = out.read_text()
         found = json.loads(text) if ending == "json" else [json.loads(line) for line in text.splitlines()]
     assert [row["text"] for row in found] == ["a good film", "a bad one", "bad bad"]
+    assert [row["place"] for row in found] == [f"{other}, line {number}" for number in (2, 3, 4)]
     assert [row["label"] for row in found] == ["for", "against", "against"]
     assert sum(row["label"] == row["predicted"] for row in found) / 3 == pytest.approx(metrics["accuracy"])
     assert all(0.5 <= row["probability"] <= 1 for row in found)
@@ -374,6 +380,19 @@ def test_evaluate_says_what_it_found(reviews: Path, tmp_path: Path, capsys: pyte
     assert f"2 texts in {other} (text in 'review', label in 'verdict')" in err
     assert f"skipped: empty texts (1), the first at {other}, line 3" in err
     assert "1 longer than 64 is cut" in err
+    assert "are not known" not in err
+    other.write_text("review,verdict\n一二 三四,for\n五六 七八,against\n", encoding="utf-8")
+    _, err = say_both(capsys, "evaluate", reviews / "run", "--data", other)
+    assert "100 % of the words are not known" in err
+
+
+def test_options_that_a_table_or_an_image_has_no_use_for(
+    reviews: Path, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = say(capsys, "predict", reviews / "run", reviews / "reviews.csv", "--top", 2, code=2)
+    assert "top is for single texts; of a row the first label is given, got 2 for a table" in wrong
+    wrong = say(capsys, "predict", photos / "run", photos / "photos", "--column", "text", code=2)
+    assert "column is for tables of texts, got 'text'" in wrong
 
 
 def test_a_split_is_for_the_data_of_the_run(reviews: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -591,6 +610,9 @@ def test_tables_that_cannot_be_translated(pairs: Path, tmp_path: Path, capsys: p
     assert "column is for tables, given by --file" in say(
         capsys, "translate", pairs / "run", "x", "--column", "mine", code=2
     )
+    (tmp_path / "empty.csv").write_text("")
+    wrong = say(capsys, "translate", pairs / "run", "--file", tmp_path / "empty.csv", code=2)
+    assert "got the empty" in wrong
 
 
 def test_texts_of_a_file_are_translated_together(

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import pickle
+import re
 import struct
 import tarfile
 import threading
@@ -15,10 +16,22 @@ import numpy as np
 import pytest
 import torch
 
-from headwork.data import Cifar10, Cifar100, FashionMnist, Mnist, Multi30k, Sst2, TinyShakespeare, cifar, download
+from headwork.data import (
+    BytePairs,
+    Cifar10,
+    Cifar100,
+    FashionMnist,
+    Mnist,
+    Multi30k,
+    Sst2,
+    TinyShakespeare,
+    cifar,
+    download,
+)
 from headwork.data.download import KnownSet, Remote, fetch
 from headwork.data.idx_images import FASHION, FILES, MNIST
 from headwork.data.known_texts import MULTI30K, SHAKESPEARE, SST2
+from tests.small_sets import write_small_sets
 
 LITTLE = {"n_valid": 10}
 
@@ -362,3 +375,28 @@ def test_offline_it_is_said_where_to_put_it(server: Server) -> None:
         ConnectionError, match=r"refused.*Bring http://127.0.0.1:1/x.bin to .*cache/data/x .*--data-dir"
     ):
         known.find()
+
+
+def test_a_set_that_is_not_as_published_is_said(tmp_path: Path) -> None:
+    write_small_sets(tmp_path)
+    folder = tmp_path / "cifar-10-batches-bin"
+    found = Cifar10(directory=str(tmp_path), n_valid=10).load().found
+    assert f"not as published: the test part of {folder} has 1,100 images instead of 10,000" in found
+    for data, name, n_bytes in (
+        (Sst2(directory=str(tmp_path)), "sst2/dev.tsv", 94_414),
+        (Multi30k(directory=str(tmp_path), tokenizer=BytePairs(n_tokens=300)), "multi30k/val.de", 75_981),
+        (TinyShakespeare(directory=str(tmp_path), n_context=8), "tinyshakespeare/input.txt", 1_115_394),
+    ):
+        file = tmp_path / name
+        said = f"not as published: {file.name} has {file.stat().st_size:,} bytes instead of {n_bytes:,}"
+        assert said in data.load().found
+
+
+def test_the_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    write_small_sets(tmp_path)
+    folder = tmp_path / "cifar-10-batches-bin"
+    (folder / "data_batch_3.bin").unlink()
+    with pytest.raises(ValueError, match=re.escape(f"got {folder}, which has no data_batch_3.bin")):
+        Cifar10(directory=str(tmp_path)).load()
+    with pytest.raises(ValueError, match=r"got .*gone, which is no folder"):
+        Cifar10(directory=str(tmp_path / "gone")).load()

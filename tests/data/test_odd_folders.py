@@ -82,7 +82,16 @@ def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
     assert n_examples(ImageFolder(path=str(tmp_path / "photos"), size=(4, 4)).load()) == 20
     (tmp_path / "elsewhere" / "cats" / "round").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "nowhere.png").symlink_to(tmp_path / "gone.png")
-    assert len(files_below(tmp_path / "elsewhere", (".png",)).found) == 20
+    below = files_below(tmp_path / "elsewhere", (".png",))
+    assert len(below.found) == 20
+    assert below.others == [tmp_path / "elsewhere" / "nowhere.png"]
+    (tmp_path / "photos" / "cats" / "nowhere.png").symlink_to(tmp_path / "gone.png")
+    (tmp_path / "elsewhere" / "cats" / "round").unlink()
+    (tmp_path / "photos" / "copies").symlink_to(tmp_path / "photos" / "dogs")
+    data = ImageFolder(path=str(tmp_path / "photos"), size=(4, 4)).load()
+    skipped = tmp_path / "photos" / "cats" / "nowhere.png"
+    assert f"skipped: files that are no images (1), the first at {skipped}" in data.found
+    assert "3 classes: cats (10), copies (10), dogs (10)" in data.found
 
 
 def test_a_table_is_no_plain_text(tmp_path: Path) -> None:

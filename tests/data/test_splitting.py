@@ -90,8 +90,7 @@ def test_the_real_shares_are_said() -> None:
     )
     rare = Split([*range(8), 10], [8], [9])
     assert said([0] * 10 + [2], rare) == (
-        "split: 9 train, 1 valid, 1 test (at random, seed 7, each class in the same share); "
-        "no example of emu in valid and test"
+        "split: 9 train, 1 valid, 1 test (at random, seed 7); no example of emu in valid and test"
     )
 
 
@@ -127,3 +126,21 @@ def test_names_that_contradict_each_other() -> None:
         by_part([root / "train/test.csv", root / "train/a.csv"], root)
     with pytest.raises(ValueError, match=r"all files of /data must name a part .* got train/a.csv beside more/b.csv"):
         by_part([root / "train/a.csv", root / "more/b.csv"], root)
+
+
+def test_shares_and_seeds_that_cannot_be() -> None:
+    about = [0, 1] * 10, list(range(20)), [None] * 20
+    with pytest.raises(ValueError, match="valid_share must be more than 0, since the data has no part valid, got 0"):
+        share_out(*about, HeldOut(0.0, 0.2), seed=0)
+    with pytest.raises(ValueError, match="split_seed must be 0 or more, got -1"):
+        share_out(*about, HeldOut(0.2, 0.2), seed=-1)
+    given = ["valid"] * 4 + [None] * 16
+    assert len(share_out([0, 1] * 10, list(range(20)), given, HeldOut(0.0, 0.2), seed=0).valid) == 4
+
+
+def test_a_class_that_is_absent_has_not_the_same_share() -> None:
+    labels = [0] * 20 + [1] * 20 + [2]
+    split = share_out(labels, list(range(41)), [None] * 41, HeldOut(0.2, 0.2), seed=0)
+    said = say_split(split, given=[None] * 41, seed=0, labels=labels, names=("a", "b", "rare"))
+    assert "same share" not in said
+    assert "no example of rare in valid and test" in said

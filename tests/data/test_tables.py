@@ -261,3 +261,28 @@ def test_wrong_folders(tmp_path: Path) -> None:
 def test_what_counting_words_reaches(tmp_path: Path) -> None:
     rows = [{"text": f"{'good' if i % 2 else 'bad'} film number{i}", "label": i % 2} for i in range(100)]
     assert TextTable(path=str(write(tmp_path / "own.csv", rows))).bag_of_words_accuracy() == 1.0
+
+
+def test_text_and_label_are_two_columns(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("verdict\nfor\nagainst\n")
+    with pytest.raises(ValueError, match=r"text and label must be two columns, got 'verdict' for both in .*own.csv"):
+        TextTable(path=str(tmp_path / "own.csv"), text="verdict").load()
+
+
+def test_an_object_around_the_rows(tmp_path: Path) -> None:
+    path = tmp_path / "own.json"
+    path.write_text('{\n"rows": [{"text": "a", "label": 1}]\n}\n')
+    with pytest.raises(ValueError, match=r"data must be a JSON array of objects, or one object a line, got line 1"):
+        list(read_rows(path))
+
+
+def test_no_path_is_not_this_folder() -> None:
+    with pytest.raises(ValueError, match="data must name a file or folder, got ''"):
+        TextTable(path="").load()
+
+
+def test_three_classes_are_counted_by_words(tmp_path: Path) -> None:
+    words = ("good", "bad", "dull")
+    rows = [f"a {words[i % 3]} film number {i},{words[i % 3]}" for i in range(90)]
+    (tmp_path / "own.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    assert TextTable(path=str(tmp_path / "own.csv")).bag_of_words_accuracy() == 1.0

@@ -1,6 +1,7 @@
 """Translations of a user's own: two files, a table, a folder; and where two files part."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,8 @@ def test_empty_and_long_pairs_are_said(tmp_path: Path) -> None:
     english, german = two_files(tmp_path, pairs=pairs)
     config = TextPairs(path=str(english), target_path=str(german), tokenizer=Characters(), max_tokens=60, split_seed=1)
     found = config.load().found
-    assert f"skipped: pairs that are empty on both sides (1), the first at {english}, line 41" in found
-    assert f"skipped: pairs of more than 60 tokens (1), the first at {english}, line 42" in found
+    assert f"skipped: pairs that are empty on both sides (1), the first at {english} and {german}, line 41" in found
+    assert f"skipped: pairs of more than 60 tokens (1), the first at {english} and {german}, line 42" in found
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_empty_and_long_pairs_are_said(tmp_path: Path) -> None:
             r"as many lines as each other, got 2 in .*all.de, and more in .*all.en",
         ),
         (lambda e, g: e.write_text("one\n"), r"got 1 in .*all.en, and more in .*all.de: its line 2 is 'ein Hund 1'"),
-        (lambda e, g: e.write_text("\n" + e.read_text()[8:]), r"got an empty source in .*all.en, line 1"),
+        (lambda e, g: e.write_text("\n" + e.read_text()[8:]), r"got an empty source in .*all.en and .*all.de, line 1"),
         (
             lambda e, g: g.write_bytes(b"gr\xfc\xdf\n" * 40),
             r"text must be UTF-8, got the byte 0xfc in line 1 of .*all.de",
@@ -170,5 +171,17 @@ def test_wrong_folders(tmp_path: Path) -> None:
 def test_the_longest_of_valid_and_test_must_fit(tmp_path: Path) -> None:
     for name, pairs in (("train", PAIRS), ("dev", PAIRS[:3]), ("test", [("x" * 300, "y")])):
         two_files(tmp_path, name, pairs)
-    with pytest.raises(ValueError, match=r"got 60 and 300 in .*test.en, line 1"):
+    with pytest.raises(ValueError, match=r"got 60 and 300 in .*test.en and .*test.de, line 1"):
         TextPairs(path=str(tmp_path), source="en", target="de", tokenizer=Characters(), max_tokens=60).load()
+
+
+def test_two_files_are_named_for_what_is_wrong_in_either(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.en", tmp_path / "a.de"
+    source.write_text("".join(f"word {i}\n" for i in range(60)))
+    target.write_text("".join("\n" if i == 50 else f"Wort {i}\n" for i in range(60)))
+    with pytest.raises(ValueError, match=re.escape(f"empty target in {source} and {target}, line 51")):
+        TextPairs(path=str(source), target_path=str(target)).load()
+    with pytest.raises(ValueError, match=r"path and target_path must be two files, got .*a.en twice"):
+        TextPairs(path=str(source), target_path=str(source)).load()
+    with pytest.raises(ValueError, match=r"--set data.source=en --set data.target=de"):
+        TextPairs(path=str(tmp_path)).load()

@@ -80,6 +80,8 @@ def without_names(path: Path, columns: Columns) -> list[str] | None:
     if columns.of_pairs is None or columns.said is not None or path.suffix.lower() not in (".csv", ".tsv"):
         return None
     first = first_cells(path)
+    if not first:  # said when it is read
+        return None
     if {cell.strip().lower() for cell in first} & {*columns.names, *columns.of_pairs} or len(
         language_columns(first)
     ) > 1:

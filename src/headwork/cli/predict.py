@@ -28,6 +28,9 @@ LONGEST_TEXT = 10**7
 N_COMPARED = 1000
 """Images of the run whose brightness is compared with that of a file."""
 
+TOP = 3
+"""Labels of a file that are named unless it is said otherwise."""
+
 
 @dataclass(frozen=True)
 class Predict(OfRunOrModel):
@@ -40,7 +43,7 @@ class Predict(OfRunOrModel):
         Positional[tuple[Path, ...]],
         arg(help="Images, texts or tables of texts; folders of these; - for a text from stdin."),
     ] = ()
-    top: Annotated[int, arg(help="How many labels to name for each.")] = 3
+    top: Annotated[int | None, arg(help="How many labels to name for each file; 3 unless given.")] = None
     invert: Annotated[bool, arg(help="Swap black and white: for dark ink, if the run has seen light ink.")] = False
     skip_bad: Annotated[bool, arg(help="Count what cannot be read instead of stopping at the first.")] = False
     column: Annotated[str | None, arg(help=COLUMN_HELP)] = None
@@ -78,6 +81,10 @@ class Predict(OfRunOrModel):
         if self.invert and not is_image:
             raise ValueError(f"invert is for images, got it for {self.run_folder}, which reads texts")
         if is_image:
+            if self.column is not None:
+                raise ValueError(
+                    f"column is for tables of texts, got {self.column!r} for {self.run_folder}, which reads images"
+                )
             self.predict_all(model, run.task, image_reader(run, description, invert=self.invert), is_image=True)
             return
         from headwork.cli.label_texts import TextLabeller
@@ -100,7 +107,7 @@ class Predict(OfRunOrModel):
             self.predict_texts(labeller, opened.reader(), None)
         elif opened.output == "masked token":
             for path in self.files:
-                for line in opened.fill(path, self.top, as_json=self.json):
+                for line in opened.fill(path, self.top or TOP, as_json=self.json):
                     print(line, flush=True)
         else:
             for line in opened.similarities(self.files, as_json=self.json):
@@ -119,6 +126,8 @@ class Predict(OfRunOrModel):
             return
         if not all(map(is_table, files)):
             raise ValueError(f"files must be tables or texts, not both, got {', '.join(map(str, self.files))}")
+        if self.top is not None:
+            raise ValueError(f"top is for single texts; of a row the first label is given, got {self.top} for a table")
         columns = Columns(self.column, TEXT_COLUMNS if of_run is None else (of_run.strip().lower(), *TEXT_COLUMNS))
         with Answers(self.out) as answers:
             for asked, label, probability in labeller.label(
@@ -172,7 +181,7 @@ class Predict(OfRunOrModel):
         return [file for path in self.files for file in find_asked(folder_of_images(path), IMAGE_ENDINGS)]
 
     def say(self, path: Path, probabilities: list[float], labels: tuple[str, ...]) -> str:
-        best = sorted(zip(labels, probabilities, strict=True), key=lambda pair: -pair[1])[: self.top]
+        best = sorted(zip(labels, probabilities, strict=True), key=lambda pair: -pair[1])[: self.top or TOP]
         if self.json:
             return json.dumps({"file": str(path), "labels": [{"label": name, "probability": p} for name, p in best]})
         return f"{path}: " + ", ".join(f"{name} {100 * probability:.1f} %" for name, probability in best)

@@ -54,6 +54,7 @@ class Cifar10(KnownImages):
     augment: Augmentation = Augmentation(crop=4, flip=True)
 
     size: ClassVar[tuple[int, int]] = (32, 32)
+    n_images: ClassVar[tuple[int, int]] = (50_000, 10_000)
 
     def read(self) -> ImageSet:
         parts = BATCHES, ("test_batch",)
@@ -73,6 +74,7 @@ class Cifar100(KnownImages):
     augment: Augmentation = Augmentation(crop=4, flip=True)
 
     size: ClassVar[tuple[int, int]] = (32, 32)
+    n_images: ClassVar[tuple[int, int]] = (50_000, 10_000)
 
     def read(self) -> ImageSet:
         pickles = CIFAR100_PICKLES.find_here(self.directory)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from headwork.data.found import say_published
 from headwork.data.mapped_tokens import cache_folder
 from headwork.processes import is_first_process
 from headwork.storage.folders import explain_disk_errors
@@ -84,7 +85,7 @@ class KnownSet:
         if directory is not None:
             raise ValueError(
                 f"data-dir must be a folder with {self.name}, in it or in its folder {' or '.join(self.folders)}, "
-                f"got {directory}, which has no {self._missing(Path(directory))}"
+                f"got {self._why_not(Path(directory))}"
             )
         folder = list(self._roots(None))[-1] / self.folders[0]
         homes = ", ".join(remote.url for remote in self.remotes)
@@ -113,8 +114,21 @@ class KnownSet:
             yield Path(os.environ[FOLDER])
         yield cache_folder() / "data"
 
-    def _missing(self, folder: Path) -> str:
-        return next(name for name in self.files if not self._is_there(folder / name))
+    def _why_not(self, root: Path) -> str:
+        if not root.is_dir():
+            return f"{root}, which is no folder"
+        folder = next((root / name for name in self.folders if (root / name).is_dir()), root)
+        return f"{folder}, which has no {next(name for name in self.files if not self._is_there(folder / name))}"
+
+    def say_differences(self, folder: Path) -> list[str]:
+        """The files that are not as long as those at their home, where these come one by one and unpacked."""
+        sizes = {remote.name: remote.n_bytes for remote in self.remotes if not remote.members and not self.packed}
+        notes = (
+            say_published("bytes", n_bytes, (folder / name).stat().st_size, name)
+            for name, n_bytes in sizes.items()
+            if n_bytes is not None
+        )
+        return [note for note in notes if note]
 
     def _is_there(self, path: Path) -> bool:
         return path.is_file() or (self.packed and path.with_name(f"{path.name}.gz").is_file())

@@ -1,6 +1,5 @@
 """The files of a folder."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -23,20 +22,22 @@ def files_below(folder: Path, endings: Sequence[str]) -> FilesBelow:
     [['a.png', 'b.PNG'], ['notes.txt']]
     """
     below = FilesBelow([], [])
-    for path in sorted(_visible_files(folder)):
-        (below.found if path.suffix.lower() in endings else below.others).append(path)
+    for path in sorted(_visible_files(folder, frozenset())):
+        is_found = path.suffix.lower() in endings and path.is_file()  # a link may lead nowhere
+        (below.found if is_found else below.others).append(path)
     return below
 
 
-def _visible_files(folder: Path) -> Iterator[Path]:
-    """All files below a folder, through links too, but into no folder twice."""
-    seen = set[tuple[int, int]]()
-    for root, folders, files in os.walk(folder, followlinks=True):
-        about = Path(root).stat()
-        if (about.st_dev, about.st_ino) in seen:
-            folders.clear()
+def _visible_files(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
+    """All files below a folder, through links too, but not through one that leads back up."""
+    about = folder.stat()
+    here = about.st_dev, about.st_ino
+    if here in above:
+        return
+    for path in folder.iterdir():
+        if path.name.startswith("."):
             continue
-        seen.add((about.st_dev, about.st_ino))
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        paths = (Path(root, name) for name in files if not name.startswith("."))
-        yield from (path for path in paths if path.is_file())
+        if path.is_dir():
+            yield from _visible_files(path, above | {here})
+        else:
+            yield path

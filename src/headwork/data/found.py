@@ -38,19 +38,27 @@ def say_lengths(what: str, lengths: Sequence[int], longest: int | None = None) -
     return f"{about}; {n_cut:,} longer than {longest:,} {'is' if n_cut == 1 else 'are'} cut" if n_cut else about
 
 
-def say_unknown(texts: Iterable[Sequence[int]], unknown: int) -> str | None:
-    """How many tokens of texts, each led by BEGIN, the vocabulary does not have, if they are many.
+def say_unknown(texts: Iterable[Sequence[int]], unknown: int, what: str) -> str | None:
+    """How many tokens of texts the vocabulary does not have, if they are many.
 
-    >>> say_unknown([[1, 0, 0, 7]], unknown=0)
-    '67 % of the words of valid and test are not known: --set data.tokenizer=BytePairs reads words in pieces'
+    >>> say_unknown([[0, 0, 7]], unknown=0, what="words of valid and test")
+    '67 % of the words of valid and test are not known'
     """
     n_words = n_unknown = 0
     for ids in texts:
-        n_words, n_unknown = n_words + len(ids) - 1, n_unknown + sum(each == unknown for each in ids)
+        n_words, n_unknown = n_words + len(ids), n_unknown + sum(each == unknown for each in ids)
     if n_unknown <= MANY_UNKNOWN * n_words:
         return None
-    share = f"{100 * n_unknown / n_words:.0f} %"
-    return f"{share} of the words of valid and test are not known: --set data.tokenizer=BytePairs reads words in pieces"
+    return f"{100 * n_unknown / n_words:.0f} % of the {what} are not known"
+
+
+def say_published(what: str, published: int, found: int, where: str) -> str | None:
+    """That a data set which everyone knows is not whole, or another.
+
+    >>> say_published("bytes", 1_115_394, 300_000, "input.txt")
+    'not as published: input.txt has 300,000 bytes instead of 1,115,394'
+    """
+    return None if found == published else f"not as published: {where} has {found:,} {what} instead of {published:,}"
 
 
 def say_duplicates(what: str, keys: Sequence[Hashable], labels: Sequence[int], split: Split) -> str | None:
@@ -104,7 +112,7 @@ def say_split(
         how = f"{next(part for part in parts if part not in drawn)} as the files say, {drawn[0]} {how}"
     counts = {name: Counter(labels[i] for i in getattr(split, name)) for name in ("train", *drawn)} if labels else {}
     differs, absent = _say_shares(counts, names), _say_absent(counts, names)
-    same = ", each class in the same share" if counts and not differs else ""
+    same = ", each class in the same share" if counts and not differs and not absent else ""
     return "; ".join([f"split: {sizes} ({how}{same})", *absent, *differs])
 
 

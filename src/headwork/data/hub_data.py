@@ -25,6 +25,8 @@ def find_data(path: str, endings: Sequence[tuple[str, ...]] = TABLES, what: str 
     commit, a tag or a branch. Where there is a folder "owner" here, nobody asks the Hub.
     The library's settings hold, as HF_HUB_OFFLINE=1: then only what was fetched before is found.
     """
+    if not path.strip():
+        raise ValueError(f"{what} must name a file or folder, got {path!r}")
     here, named = Path(path), OF_A_DATA_SET.fullmatch(path)
     is_file_name = here.suffix.lower() in {*TABLE_ENDINGS, ".txt", ".md", *chain(*endings)}
     if here.exists() or named is None or is_file_name or Path(here.parts[0]).is_dir():

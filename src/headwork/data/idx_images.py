@@ -55,6 +55,7 @@ class IdxImages(KnownImages):
     augment: Augmentation = Augmentation(crop=2)
 
     size: ClassVar[tuple[int, int]] = (28, 28)
+    n_images: ClassVar[tuple[int, int]] = (60_000, 10_000)
     known: ClassVar[KnownSet] = MNIST
     classes: ClassVar[tuple[str, ...]] = tuple("0123456789")
 

@@ -15,6 +15,7 @@ from headwork import serialise
 from headwork.checks import check_positive
 from headwork.data.augmentation import Augmentation
 from headwork.data.examples import Dataset, check_seed, take_apart
+from headwork.data.found import say_published
 from headwork.data.image_examples import ImageExamples
 from headwork.tasks import Classification
 
@@ -49,6 +50,8 @@ class KnownImages(serialise.Checked):
     directory: str | None = None
 
     size: ClassVar[tuple[int, int]]
+    n_images: ClassVar[tuple[int, ...]] = ()
+    """Of the training and the test part as published, if that is known."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,12 +85,16 @@ class KnownImages(serialise.Checked):
         for array in (*train, *test):
             digest.update(np.ascontiguousarray(array).data)
         chosen, held_out = (LabelledImages(*(array[np.sort(part)] for array in train)) for part in (rest, valid))
+        compared = (
+            say_published("images", published, len(part.labels), f"the {name} part of {folder}")
+            for name, published, part in zip(("training", "test"), self.n_images, (train, test), strict=False)
+        )
         sizes = f"{len(rest):,} train, {len(valid):,} valid and {len(test.labels):,} test images"
         return Dataset(
             train=examples(chosen, self.augment),
             valid=examples(held_out),
             test=examples(test),
             task=Classification(classes),
-            found=(f"{sizes} from {folder}",),
+            found=(f"{sizes} from {folder}", *(note for note in compared if note)),
             digest=digest.hexdigest(),
         )

@@ -16,6 +16,7 @@ from headwork.data.table_files import (
     is_missing,
     read_lines,
     read_rows,
+    say_columns,
     usual_column,
 )
 
@@ -78,7 +79,7 @@ class PairTable:
                 how = "source=1 and target=2, or --set data.source=1 --set data.target=2 on the command line"
                 raise ValueError(
                     f"source and target must say which columns they are ({how}), since line 1 does not name them, "
-                    f"got {', '.join(map(repr, first))} in {self.file}"
+                    f"got {say_columns(first)} in {self.file}"
                 )
         source, target = self.said
         return (
@@ -107,4 +108,4 @@ def aligned(source: Path, target: Path) -> Iterator[Pair]:
                 f"the files must have as many lines as each other, got {number - 1:,} in {short}, and more in {long}: "
                 f"its line {number:,} is {(other if one is None else one)[:40]!r}"
             )
-        yield Pair(one, other, f"{source}, line {number}")
+        yield Pair(one, other, f"{source} and {target}, line {number}")

@@ -123,7 +123,9 @@ def bag_of_words_accuracy(train: LabelledTexts, test: LabelledTexts) -> float:
     from sklearn.pipeline import make_pipeline
 
     count = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
-    classifier = make_pipeline(count, LogisticRegression(C=10, solver="liblinear", random_state=0))
+    of_two = len(set(train.labels)) == 2  # liblinear knows two classes only
+    solver = {"solver": "liblinear"} if of_two else {"solver": "lbfgs", "max_iter": 1000}
+    classifier = make_pipeline(count, LogisticRegression(C=10, random_state=0, **solver))
     return float(classifier.fit(*train).score(*test))
 
 

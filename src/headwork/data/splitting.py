@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from headwork.checks import nearest
+from headwork.checks import check_not_negative, nearest
 from headwork.data.examples import Split, take_apart
 from headwork.metric import SPLITS
 
@@ -103,6 +103,7 @@ def share_out(
     >>> [len(part) for part in split], any({0, 1} <= set(part) for part in split)
     ([12, 4, 4], True)
     """
+    check_not_negative(split_seed=seed)
     held_out = {part: [i for i, each in enumerate(given) if each == part] for part in HeldOut._fields}
     rest = [i for i, part in enumerate(given) if part in (None, "train")]
     missing = [part for part in ("test", "valid") if not held_out[part]]
@@ -147,6 +148,9 @@ def _n_taken(part: str, shares: HeldOut, n_examples: int, n_labels: int) -> int:
 
 def _check_enough(n_examples: int, n_different: int, n_labels: int, missing: Sequence[str], shares: HeldOut) -> None:
     """Raise if the parts that are missing cannot have examples of each label."""
+    for part in missing:
+        if not getattr(shares, part):
+            raise ValueError(f"{part}_share must be more than 0, since the data has no part {part}, got 0")
     n_parts = len(missing) + 1
     if n_different < n_parts * n_labels:
         of_each = f" of each of the {n_labels} classes" if n_labels > 1 else ""

@@ -16,6 +16,8 @@ from headwork.extras import need
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 LONGEST_FIELD = 2**27
+LONGEST_NAME, N_NAMES = 40, 20
+"""Of columns, in a message."""
 LARGEST_ARRAY = 2**30
 """Bytes of a JSON array, which is read at once."""
 
@@ -85,7 +87,7 @@ def find_column(columns: Sequence[str], said: str | None, names: Sequence[str], 
     >>> find_column(["id", "Review", "stars"], None, ("text", "review"), "text", Path("reviews.csv"))
     'Review'
     """
-    there = f"there are {', '.join(map(repr, columns))} in {path}"
+    there = f"there are {say_columns(columns)} in {path}"
     if said is not None:
         if said not in columns:
             raise ValueError(f"{what} must name a column, got {said!r}; {there}")
@@ -97,6 +99,17 @@ def find_column(columns: Sequence[str], said: str | None, names: Sequence[str], 
     return found
 
 
+def say_columns(names: Sequence[str]) -> str:
+    """The names of columns, in short: without a first line that has them, they are whole texts.
+
+    >>> say_columns(["id", "A film that one sees once, and forgets before the lights are on again"])
+    "'id', 'A film that one sees once, and forgets b...'"
+    """
+    short = [name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..." for name in names[:N_NAMES]]
+    more = f" and {len(names) - N_NAMES} more" if len(names) > N_NAMES else ""
+    return ", ".join(map(repr, short)) + more
+
+
 def usual_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
     """The first of the usual names that the table has."""
     by_name = {column.strip().lower(): column for column in reversed(columns)}
@@ -106,12 +119,12 @@ def usual_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
 def is_missing(value: object) -> bool:
     """What stands for nothing: None, NaN, and a text that is empty or says so.
 
-    >>> [is_missing(value) for value in (None, math.nan, " ", "NaN", 0, "none of it")]
-    [True, True, True, True, False, False]
+    >>> [is_missing(value) for value in (None, math.nan, " ", "NaN", "N/A", 0, "none of it")]
+    [True, True, True, True, True, False, False]
     """
     if isinstance(value, float):
         return math.isnan(value)
-    return value is None or (isinstance(value, str) and value.strip().lower() in ("", "nan"))
+    return value is None or (isinstance(value, str) and value.strip().lower() in ("", "nan", "n/a", "null"))
 
 
 def class_names(path: Path, column: str) -> tuple[str, ...] | None:
@@ -209,7 +222,11 @@ def _json_lines(path: Path, empty_lines: Skipped) -> Iterator[Row]:
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"every line must be JSON, got line {number} of {path} ({error})") from None
+            is_json = path.suffix.lower() == ".json"
+            rule = (
+                "data must be a JSON array of objects, or one object a line" if is_json else "every line must be JSON"
+            )
+            raise ValueError(f"{rule}, got line {number} of {path} ({error})") from None
         if not isinstance(values, dict):
             raise ValueError(f"every line must be a JSON object, got {line[:40]!r} in line {number} of {path}")
         yield Row(f"{path}, line {number}", values)

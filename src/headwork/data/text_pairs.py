@@ -146,7 +146,10 @@ class TextPairs(serialise.Checked):
     def files_of_parts(self, path: Path) -> Iterator[tuple[str | None, list[Path]]]:
         """For each part one table, or a source file and its target file."""
         if self.target_path is not None:
-            yield None, [path, check_exists(Path(self.target_path), "target_path")]
+            translations = check_exists(Path(self.target_path), "target_path")
+            if translations.samefile(path):
+                raise ValueError(f"path and target_path must be two files, got {path} twice")
+            yield None, [path, translations]
             return
         if path.is_file():
             if not is_table(path):
@@ -156,7 +159,7 @@ class TextPairs(serialise.Checked):
                 )
             yield None, [path]
             return
-        found = files_below(path, ()).others
+        found = [file for file in files_below(path, ()).others if file.is_file()]
         tables = find_tables_in(path, of_hub=path != Path(self.path))
         if tables:
             endings = {file.suffix for file in found}
@@ -180,7 +183,8 @@ class TextPairs(serialise.Checked):
         if self.source is None or self.target is None:
             raise ValueError(
                 f"source and target must say the endings of the files in {path}, such as en and de, got "
-                f"source={self.source} and target={self.target}; there are {', '.join(endings) or 'none'}"
+                f"source={self.source} and target={self.target}; there are {', '.join(endings) or 'none'} "
+                "(on the command line --set data.source=en --set data.target=de)"
             )
         both = f".{str(self.source).removeprefix('.')}", f".{str(self.target).removeprefix('.')}"
         for ending in both:

@@ -1,7 +1,7 @@
 """Texts with labels of a user's own: a table, a folder of tables that name their part, or a data set on the Hub."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -43,6 +43,7 @@ class TableTexts(NamedTuple):
 
     texts: list[str]
     labels: list[int]
+    places: list[str]
     names: tuple[str, ...]
     given: list[str | None]
     """The part that the file of each text names."""
@@ -88,7 +89,7 @@ class TextTable(serialise.Checked):
             *table.notes,
             say_classes(table.labels, table.names),
             say_lengths("texts", lengths, self.max_tokens),
-            say_unknown((ids[i] for part in split[1:] for i in part), tokenizer.unknown),
+            self._say_unknown((ids[i][1:] for part in split[1:] for i in part), tokenizer.unknown),
             say_duplicates("texts", keys, table.labels, split),
             say_split(split, given=table.given, seed=self.split_seed, labels=table.labels, names=table.names),
         )
@@ -102,13 +103,19 @@ class TextTable(serialise.Checked):
             digest=table.digest,
         )
 
+    @staticmethod
+    def _say_unknown(texts: Iterable[Sequence[int]], unknown: int) -> str | None:
+        note = say_unknown(texts, unknown, "words of valid and test")
+        return f"{note}: --set data.tokenizer=BytePairs reads words in pieces" if note else None
+
     def read(self) -> TableTexts:
         """The texts and labels of all files."""
         path = find_data(self.path)
         parts, other_files = find_tables(path, of_hub=path != Path(self.path))
         files = [(file, part) for part, files in parts.items() for file in files]
         no_tables = files_below(path, TABLE_ENDINGS).others if path.is_dir() and path == Path(self.path) else []
-        texts, labels, given, columns = list[str](), list[str](), list[str | None](), dict[str, str]()
+        texts, labels, places, given = list[str](), list[str](), list[str](), list[str | None]()
+        columns = dict[str, str]()
         empty_lines, empty, unlabelled = Skipped(), Skipped(), Skipped()
         for file, part in files:
             of_text = of_label = None
@@ -117,6 +124,8 @@ class TextTable(serialise.Checked):
                 if of_text is None or of_label is None:
                     of_text = find_column(list(values), self.text, TEXT_COLUMNS, "text", file)
                     of_label = find_column(list(values), self.label, LABEL_COLUMNS, "label", file)
+                    if of_text == of_label:
+                        raise ValueError(f"text and label must be two columns, got {of_text!r} for both in {file}")
                     names = self.class_names(file, of_label)
                     columns[of_text] = of_label
                 text = values.get(of_text)
@@ -129,6 +138,7 @@ class TextTable(serialise.Checked):
                 if not isinstance(text, str):
                     raise ValueError(f"text must be a column of texts, got {text!r} in {place}")
                 texts.append(text)
+                places.append(place)
                 labels.append(read_label(values.get(of_label), names, of_label, place))
                 given.append(part or None)
         if not texts:
@@ -147,6 +157,7 @@ class TextTable(serialise.Checked):
         return TableTexts(
             texts,
             [index[label] for label in labels],
+            places,
             label_names,
             given,
             [note for note in notes if note],

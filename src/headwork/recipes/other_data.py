@@ -20,7 +20,7 @@ from headwork.data import (
     Tokenizer,
 )
 from headwork.data.bundled_text import digest_of_texts, fit_in_memory, tokens_of
-from headwork.data.found import say_lengths, say_skipped
+from headwork.data.found import say_lengths, say_skipped, say_unknown
 from headwork.data.hub_data import find_data
 from headwork.data.image_examples import ImageExamples
 from headwork.data.image_folder import ImageFiles, find_classes, say_sizes
@@ -34,6 +34,9 @@ from headwork.models import describe
 from headwork.recipes.overrides import override
 from headwork.recipes.own_data import own_data
 from headwork.training.run import Run
+
+N_COMPARED = 10_000
+"""Tokens of a text that are looked at for unknown ones."""
 
 
 class OtherData(NamedTuple):
@@ -92,10 +95,12 @@ def _images(run: Run, data: ImageFolder, of_folder: PreprocessedImages | None) -
 def _texts(run: Run, data: TextTable, tokenizer: AnyTokenizer) -> OtherData:
     table = data.read()
     numbers = _numbered([table.names[label] for label in table.labels], _labels(run), data.path, run.config.data)
-    rows = Rows.of(encode_starts(table.texts, tokenizer, data.max_tokens))
+    ids = encode_starts(table.texts, tokenizer, data.max_tokens)
     lengths = [len(ids) for ids in encode_starts(table.texts, tokenizer, NO_LIMIT)]
-    found = (*table.notes, say_lengths("texts", lengths, data.max_tokens))
-    return OtherData(TextExamples(rows, torch.tensor(numbers)), found, [{"text": text} for text in table.texts])
+    unknown = say_unknown((each[1:] for each in ids), tokenizer.unknown, "words")
+    found = (*table.notes, say_lengths("texts", lengths, data.max_tokens), *([unknown] if unknown else []))
+    about = [{"place": place, "text": text} for place, text in zip(table.places, table.texts, strict=True)]
+    return OtherData(TextExamples(Rows.of(ids), torch.tensor(numbers)), found, about)
 
 
 def _pairs(data: TextPairs, tokenizer: Tokenizer) -> OtherData:
@@ -112,7 +117,10 @@ def _windows(data: TextFile, tokenizer: AnyTokenizer) -> OtherData:
         raise ValueError(f"{data.path} must have more than n_context={data.n_context} tokens, got {len(ids)}")
     others = data.left_out
     skipped = say_skipped(len(others), "files that are no texts", str(next(iter(others), "")))
-    found = (f"{sum(map(len, data.pieces())):,} characters in {data.path}", *([skipped] if skipped else []))
+    first = ids[:N_COMPARED].tolist()
+    unknown = say_unknown([first], tokenizer.unknown, f"first {len(first):,} tokens")
+    n_characters = sum(map(len, data.pieces()))
+    found = (f"{n_characters:,} characters in {data.path}", *(note for note in (skipped, unknown) if note))
     return OtherData(WindowExamples(ids, data.n_context), found, ())
 
 

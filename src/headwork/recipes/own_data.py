@@ -32,7 +32,8 @@ def with_data(config: RunConfig, paths: Sequence[str]) -> RunConfig:
     description = describe(config.model)
     if description is None:
         raise ValueError("data can be given for a recipe whose model says what it reads, got one without a description")
-    data = own_data(config, description, [str(Path(path).resolve()) if Path(path).exists() else path for path in paths])
+    here = [str(Path(path).resolve()) if path.strip() and Path(path).exists() else path for path in paths]
+    data = own_data(config, description, here)
     training = config.training
     if isinstance(data, TextTable | TextPairs):
         training = replace(training, batch_by_length=True)
