@@ -1,5 +1,6 @@
 """Draw the figures of the guide: `make docs`. Two of them show trained models, which takes a minute or two."""
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,12 +14,15 @@ from headwork.figures import (
     Figure,
     animate_centres,
     draw_centres,
+    draw_comparison,
     draw_gaussian_limit,
     draw_inside,
     draw_position_heads,
     plot_style,
 )
+from headwork.metric import MetricRow
 from headwork.recipes import find_recipe
+from headwork.tasks.classification import ACCURACY
 from headwork.training.display import Lines
 from headwork.training.recorder import HEADS, WatchCentres, read_centres
 
@@ -43,6 +47,24 @@ def draw_masks() -> Figure:
         ax.set(title=name, aspect="equal", xticks=[], yticks=[], ylim=(rows, 0), xlim=(0, columns), xlabel="key")
     figure.axes[0].set_ylabel("query")
     return figure
+
+
+def draw_cifar10() -> Figure:
+    """The epochs of four networks on CIFAR-10, from the logs that they left."""
+    names = ("pyramid", "cifar10-vit", "cifar10-resnet", "cifar10-gaussian")
+    return draw_comparison({name: read_log(HERE / "logs" / f"{name}.txt") for name in names}, ACCURACY)
+
+
+def read_log(file: Path) -> list[MetricRow]:
+    """What a run printed: loss and accuracy of each epoch in training and on validation data, and of the test."""
+    rows, epoch = list[MetricRow](), 0.0
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if found := re.match(r"epoch (\d+)", line):
+            epoch = float(found[1])
+        for split, loss, accuracy in re.findall(r"(train|valid|test)(?:: loss ([\d.]+),)? accuracy ([\d.]+) %", line):
+            values = {"accuracy": float(accuracy) / 100} | ({"loss": float(loss)} if loss else {})
+            rows.append(MetricRow(0, epoch, split, values, 0.0))
+    return rows
 
 
 def draw_positions() -> Figure:
@@ -100,6 +122,7 @@ def main() -> None:
         draw_masks().savefig(HERE / "masks.png")
         draw_positions().savefig(HERE / "positions.png")
         draw_temperature().savefig(HERE / "temperature.png")
+    draw_cifar10().savefig(HERE / "cifar10.png", dpi=150)
     torch.manual_seed(0)
     layer = hw.layers.GaussianAttention(d_model=8, n_heads=10, precision="diagonal")
     layer.set_centres(2 * torch.randn(10, 2), 0.05 + torch.rand(10, 2))
