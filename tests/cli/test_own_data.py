@@ -6,6 +6,7 @@ import shutil
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from tests.small_sets import write_small_sets
 
 import headwork as hw
 from headwork.cli import main
+from headwork.cli.train import Train
 from headwork.data.translations import measure_bleu
 
 LITTLE = ("--steps", "2", "--batch-size", "4", "--evaluate-every", "2")
@@ -82,6 +84,28 @@ def test_batches_are_smaller_for_few_examples(tmp_path: Path, capsys: pytest.Cap
     assert "number of training examples, 16, got 32" in say(
         capsys, *about, "--out", tmp_path / "other", "--batch-size", "32", code=2
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "epochs", "said"),
+    [
+        ({}, 100, "batch size 4 instead of 64 and 100 epochs instead of 2, for 16 examples"),
+        ({"batch_size": 2}, 50, "50 epochs instead of 2, for 16 examples"),
+        ({"epochs": 2}, 2, "batch size 4 instead of 64, for 16 examples"),
+        ({"set": ("training.epochs=3",), "batch_size": 4}, 3, ""),
+        ({"steps": 7, "batch_size": 4}, None, ""),
+    ],
+)
+def test_epochs_are_more_for_few_examples(
+    given: dict[str, Any], epochs: int | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{'good' if i % 2 else 'bad'} film number{i},{'for' if i % 2 else 'against'}" for i in range(20)]
+    (tmp_path / "few.csv").write_text("\n".join(["review,verdict", *rows]) + "\n")
+    train = Train(recipe="sst2-encoder", data=(str(tmp_path / "few.csv"),), out=tmp_path / "run", **given)
+    run, _ = train.find_run()
+    assert run.config.training.epochs == epochs
+    assert ("instead of" in (err := capsys.readouterr().err)) == bool(said)
+    assert said in err
 
 
 def test_the_flag_is_named_for_a_column_that_is_not_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """Training on from a folder of Hugging Face's: what is learned is read there again, with the same numbers."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import headwork as hw
 from headwork.cli import main
 from headwork.data import BundledText, Digits, MaskedText, Pretrained, Reviews, TextFile
 from headwork.data.reviews import LabelledTexts, ReviewTexts
+from headwork.recipes import find_recipe
 from headwork.storage import DamagedError
 from headwork.training import SGD, AdamW, StoppedError, TrainingConfig, new_run, open_run, start_from, train_run
 from headwork.training.config import RunConfig
@@ -309,15 +311,17 @@ def test_sst2_and_a_recipe_with_muon(bert: Path, text: Path, tmp_path: Path, cap
     small = ["--steps", "1", "--batch-size", "4"]
     begin = ["train", "sst2-encoder", "--from", str(bert), "--data-dir", str(tmp_path / "sets")]
     assert main([*begin, *small, "--set", "data.max_tokens=8", "--out", str(tmp_path / "sst2")]) == 0
+    assert open_run(tmp_path / "sst2").config.training.optimiser == AdamW(lr=5e-5, weight_decay=0.1)
     theirs = tmp_path / "gpt2"
     theirs.mkdir()
     n_tokens = letters(theirs, text.read_text())
     CHECKPOINTS["gpt2"].make(vocab_size=n_tokens, bos_token_id=0, eos_token_id=0).float().save_pretrained(theirs)
     begin = ["train", "shakespeare-gpt", "--from", str(theirs), "--data", str(text), "--set", "data.n_context=11"]
     assert main([*begin, *small, "--out", str(tmp_path / "run")]) == 0
-    assert "AdamW instead of the recipe's Muon; learning rate 5e-05" in capsys.readouterr().err
+    said = "the recipe's AdamW for all weights, without its Muon; learning rate 5e-05"
+    assert said in capsys.readouterr().err
     optimiser = open_run(tmp_path / "run").config.training.optimiser
-    assert optimiser == AdamW(lr=5e-5)
+    assert optimiser == replace(find_recipe("shakespeare-gpt").training.optimiser.adamw, lr=5e-5)
 
 
 @pytest.mark.parametrize(

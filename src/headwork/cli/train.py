@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, replace
 from inspect import cleandoc
 from itertools import chain, count
+from math import ceil
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from headwork.training.recorder import Watcher
 
 DEFAULT = "digits-vit"
+FEWEST_STEPS = 400
+"""With fewer steps than these a recipe learns little of anyone's data."""
 DATA_HELP = (
     "Data of your own for the recipe's model: a folder of images by class, a table with texts and labels, a text or a "
     "folder of texts, a table of translations; or given twice: two files, line by line."
@@ -121,7 +124,7 @@ class Train(Imports, TrainingFlags):
         out = self.out or free_folder(Path("runs"), config.name)
         if self.from_ is not None:
             config, data = self.start_from(config, values)
-            config = self.with_batches_of(config, data, values)
+            config = self.sized_for(config, data, values)
             return new_run(config, out, data, check=is_first_process()), data
         for name, value in self.of_from().items():
             if value is not None:
@@ -129,7 +132,7 @@ class Train(Imports, TrainingFlags):
         config = override(config, values, self.own_classes)
         assert config.data is not None
         data = config.data.load(config.training.seed)
-        config = self.with_batches_of(config, data, values)
+        config = self.sized_for(config, data, values)
         return new_run(config, out, data, check=is_first_process()), data
 
     def of_from(self) -> "dict[str, object]":
@@ -148,7 +151,7 @@ class Train(Imports, TrainingFlags):
         from headwork.convert import LoRA
         from headwork.recipes import override
         from headwork.serialise import config_from_dict
-        from headwork.training import AdamW, Muon, start_from
+        from headwork.training import Muon, start_from
 
         assert self.from_ is not None
         if self.freeze and self.lora:
@@ -182,8 +185,9 @@ class Train(Imports, TrainingFlags):
             said += f"; fresh: {', '.join(start.new)}"
         optimiser, others = config.training.optimiser, {path for path in values if path != "training.optimiser.lr"}
         if isinstance(optimiser, Muon) and not any(path.startswith("training.optimiser") for path in others):
-            config = replace(config, training=replace(config.training, optimiser=AdamW(lr=optimiser.lr)))
-            said += "; AdamW instead of the recipe's Muon"
+            adamw = replace(optimiser.adamw, lr=optimiser.lr)
+            config = replace(config, training=replace(config.training, optimiser=adamw))
+            said += "; the recipe's AdamW for all weights, without its Muon"
         if not has_lr:
             config = override(config, {"training.optimiser.lr": start.lr})
             said += f"; learning rate {start.lr:g}, unless --lr says another"
@@ -191,18 +195,27 @@ class Train(Imports, TrainingFlags):
             print(said, file=sys.stderr)
         return replace(config, model=start.model, data=start.config), start.data
 
-    def with_batches_of(self, config: "RunConfig", data: "Dataset", values: "dict[str, object]") -> "RunConfig":
-        """Smaller batches than those of the recipe for fewer examples than one of them has, unless they were asked for.
+    def sized_for(self, config: "RunConfig", data: "Dataset", values: "dict[str, object]") -> "RunConfig":
+        """Smaller batches and more epochs than those of the recipe for fewer examples, unless they were asked for.
 
-        An epoch then has four steps or more.
+        With fewer examples than a batch has, an epoch gets four steps or more; with data of one's own, all epochs
+        together get `FEWEST_STEPS` or more.
         """
         training, n = config.training, len(data.train)
-        if training.batch_size <= n or "training.batch_size" in values or "WORLD_SIZE" in os.environ:
+        if "WORLD_SIZE" in os.environ:
             return config
-        batch_size = training.accumulate * max(n // (4 * training.accumulate), 1)
-        if is_first_process():
-            print(f"batch size {batch_size} instead of {training.batch_size}, for {n} examples", file=sys.stderr)
-        return replace(config, training=replace(training, batch_size=batch_size))
+        said = []
+        if training.batch_size > n and "training.batch_size" not in values:
+            batch_size = training.accumulate * max(n // (4 * training.accumulate), 1)
+            said.append(f"batch size {batch_size} instead of {training.batch_size}")
+            training = replace(training, batch_size=batch_size)
+        epochs = ceil(FEWEST_STEPS / max(n // training.batch_size, 1))
+        if self.data and "training.epochs" not in values and (training.epochs or epochs) < epochs:
+            said.append(f"{epochs} epochs instead of {training.epochs}")
+            training = replace(training, epochs=epochs)
+        if said and is_first_process():
+            print(f"{' and '.join(said)}, for {n:,} examples", file=sys.stderr)
+        return replace(config, training=training)
 
     def with_data_of(self, config: "RunConfig") -> "RunConfig":
         """The recipe with the data that was given."""

@@ -148,7 +148,7 @@ def fashion_vit() -> RunConfig:
 def sst2_encoder() -> RunConfig:
     """A small text encoder for SST-2, from scratch; counting words, which reaches 83.3 %, is the baseline beside it.
 
-    About 5 minutes of one core of an AMD EPYC; seed 0: 83.5 % of 1,821 test phrases.
+    About 2 minutes of one core of an AMD EPYC; seed 0: 83.6 % of 1,821 test phrases, nine seeds on average: 83.1 %.
     """
     return RunConfig(
         name="sst2-encoder",
@@ -168,8 +168,8 @@ def sst2_encoder() -> RunConfig:
         ),
         training=TrainingConfig(
             batch_size=64,
-            epochs=4,
-            optimiser=AdamW(lr=7e-4, weight_decay=0.1),
+            epochs=2,
+            optimiser=Muon(lr=0.005, weight_decay=0.05, adamw=AdamW(lr=7e-4, weight_decay=0.1)),
             ema=0.999,
             batch_by_length=True,
         ),
