@@ -33,6 +33,16 @@ HEAD_NAMES: dict[type[choices.EncoderHead], Table] = {
 }
 
 
+HEAD_TENSORS: bert.HeadTensors = {
+    choices.ClassificationHead: ("classifier.out_proj.weight",),
+    choices.MaskedLMHead: ("lm_head.dense.weight",),
+}
+COPIES = {
+    "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+    "lm_head.decoder.bias": "lm_head.bias",
+}
+
+
 def names(config: EncoderConfig) -> Names:
     return Names(
         {
@@ -41,11 +51,8 @@ def names(config: EncoderConfig) -> Names:
             **HEAD_NAMES[type(config.head)],
         },
         prefix="roberta.",
-        copies={
-            "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
-            "lm_head.decoder.bias": "lm_head.bias",
-        },
-        ignored=("roberta.embeddings.position_ids", "roberta.pooler.dense"),
+        copies=COPIES if isinstance(config.head, choices.MaskedLMHead) else {},
+        ignored=("roberta.embeddings.position_ids",),
     )
 
 
@@ -53,7 +60,8 @@ def config_from(settings: Settings) -> EncoderConfig:
     """The activation of the masked language model's head is gelu, whatever that of the layers is."""
     settings.only(pad_token_id=PADDING)
     activation = settings.activation("hidden_act", "gelu")
-    return bert.read_encoder(settings, bert.read_head(settings, HEADS, "gelu"), activation, n_unused=N_UNUSED)
+    head = bert.read_head(settings, HEADS, HEAD_TENSORS, "gelu")
+    return bert.read_encoder(settings, head, activation, n_unused=N_UNUSED)
 
 
 def config_to(config: EncoderConfig) -> dict[str, object]:
