@@ -170,8 +170,8 @@ class Names:
     `{i}` stands for the number of a layer, and a name without `.weight` or `.bias` for both. `prefix` is that of their
     model without a head, which files may leave out. `copies` are tensors that a file may have once more, each with the
     name it is a copy of; `ignored` are buffers, which are no weights; `left_out` are weights of no use here, as are
-    those of other heads (`HEADS`). `instead` has entries for files that lack those of the table; `old_endings` are those of
-    old files.
+    those of other heads (`HEADS`). `instead` has entries for files that lack those of the table; `old_endings` are
+    those of old files.
     """
 
     table: Table
