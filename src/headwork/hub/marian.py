@@ -2,7 +2,7 @@
 
 from headwork import choices
 from headwork.hub.family import Family
-from headwork.hub.names import Alternative, Names, Same, Table, Zeros
+from headwork.hub.names import Alternative, Alternatives, Names, Same, Table, Zeros
 from headwork.hub.settings import Settings, write_activation
 from headwork.models import EncoderDecoderConfig
 
@@ -34,7 +34,7 @@ TABLE: Table = {
     **_attention("model.decoder.layers.{i}.encoder_attn", "decoder_layers.{i}.cross_attention"),
     "final_logits_bias": Same("lm_head.bias", n_ones=1),
 }
-WITHOUT_BIAS = {"final_logits_bias": Alternative((), Zeros("lm_head.bias"))}
+WITHOUT_BIAS: Alternatives = {"final_logits_bias": Alternative((), Zeros("lm_head.bias"))}
 """As files of a body alone are: Hugging Face starts the bias of the output at 0."""
 EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
 

@@ -155,6 +155,8 @@ class Alternative:
     rule: Rule
 
 
+Alternatives = Mapping[str | tuple[str, ...], Alternative]
+
 HEADS = (
     *("classification_head", "classifier", "cls", "cls_classifier", "distillation_classifier", "lm_head"),
     *("multiple_choice_head", "pooler", "pre_classifier", "qa_outputs", "score"),
@@ -179,7 +181,7 @@ class Names:
     copies: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    instead: Mapping[str | tuple[str, ...], Alternative] = field(default_factory=dict)
+    instead: Alternatives = field(default_factory=dict)
     old_endings: Mapping[str, str] = field(default_factory=dict)
 
     def of_files(self, files: Collection[str]) -> "Names":
