@@ -99,6 +99,7 @@ NO_TYPE: dict[str, tuple[Checkpoint, dict[str, Any]]] = {
     "bert-classes": (CHECKPOINTS["bert-classes"], {"without": NAMELESS}),
     "roberta-lm": (CHECKPOINTS["roberta-lm"], {"without": NAMELESS}),
     "roberta-classes": (CHECKPOINTS["roberta-classes"], {"without": NAMELESS}),
+    "bert-tokens": (CHECKPOINTS["bert-tokens"], {"without": NAMELESS}),
     "distilbert": (CHECKPOINTS["distilbert"], {"without": NAMELESS}),
     "distilbert-lm": (CHECKPOINTS["distilbert-lm"], {"without": NAMELESS}),
     "distilbert-classes": (CHECKPOINTS["distilbert-classes"], {"without": NAMELESS, "pickled": True}),
@@ -206,6 +207,14 @@ NAMED: dict[str, tuple[Checkpoint, dict[str, Any], str]] = {
         {"settings": {"architectures": ["DistilBertForMaskedLMOfMine"]}},
         "DistilBertForMaskedLM, as its tensors are, not as DistilBertForMaskedLMOfMine",
     ),
+    "tokens": (CHECKPOINTS["bert-tokens"], {}, ""),
+    "tokens-roberta": (CHECKPOINTS["roberta-tokens"], {}, ""),
+    "tokens-distilbert": (CHECKPOINTS["distilbert-tokens"], {}, ""),
+    "tokens beside a pooler": (
+        CHECKPOINTS["bert-tokens"],
+        {"tensors": with_buffers(bert__pooler__dense__weight=torch.zeros(21, 21))},
+        "BertForTokenClassification, without the tensors bert.pooler.dense.weight",
+    ),
     "gpt2-heads": (
         Checkpoint("decoder", "GPT2DoubleHeadsModel", "GPT2Config", GPT2),
         {},
@@ -254,11 +263,10 @@ def test_architectures_are_a_hint(name: str, tmp_path: Path, recwarn: pytest.War
 @pytest.mark.parametrize(
     ("checkpoint", "body"),
     [
-        (bert("BertForTokenClassification"), "bert"),
         (bert("BertForQuestionAnswering"), "bert"),
         (bert("BertForMultipleChoice"), "bert"),
         (Checkpoint("encoder", "DistilBertForQuestionAnswering", "DistilBertConfig", DISTILBERT), "distilbert"),
-        (Checkpoint("encoder", "RobertaForTokenClassification", "RobertaConfig", ENCODER), "roberta"),
+        (Checkpoint("encoder", "RobertaForMultipleChoice", "RobertaConfig", ENCODER), "roberta"),
         (Checkpoint("decoder", "GPT2ForSequenceClassification", "GPT2Config", GPT2 | {"pad_token_id": 0}), ""),
     ],
     ids=lambda value: getattr(value, "model", ""),
@@ -297,6 +305,15 @@ def test_a_body_whose_head_is_its_table_of_tokens(
     with torch.no_grad(), NothingBelowFloat64():
         theirs = getattr(transformers, head).from_pretrained(tmp_path, attn_implementation="eager").double().eval()
     check_same(kind, load_pretrained(tmp_path), theirs)
+
+
+def test_classes_of_tokens_go_back(tmp_path: Path) -> None:
+    CHECKPOINTS["bert-tokens"].save(tmp_path / "theirs")
+    ours = load_pretrained(tmp_path / "theirs")
+    save_pretrained(ours, tmp_path / "ours", labels=["O", "PER", "LOC"])
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "ours")
+    assert theirs.config.id2label == {0: "O", 1: "PER", 2: "LOC"}
+    assert load_pretrained(tmp_path / "ours").config == ours.config
 
 
 def test_one_head_of_deit_goes_back(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ HEADS: dict[str, type[choices.EncoderHead]] = {
     "BertForMaskedLM": choices.MaskedLMHead,
     "BertForPreTraining": choices.MaskedLMHead,
     "BertForSequenceClassification": choices.ClassificationHead,
+    "BertForTokenClassification": choices.TokenClassificationHead,
 }
 
 OF_OTHER_LANGUAGES = ("fc_size", "num_attention_heads", "num_fc_layers", "size_per_head", "type")
@@ -30,6 +31,7 @@ HEAD_NAMES: dict[type[choices.EncoderHead], Table] = {
         "cls.predictions.bias": "head.lm_head.bias",
     },
     choices.ClassificationHead: {"bert.pooler.dense": "head.dense", "classifier": "head.classifier"},
+    choices.TokenClassificationHead: {"classifier": "head.classifier"},
 }
 
 
@@ -61,6 +63,7 @@ def layer_names(base: str) -> Table:
 HEAD_TENSORS: HeadTensors = {
     choices.ClassificationHead: ("classifier.weight", "bert.pooler.dense.weight"),
     choices.MaskedLMHead: ("cls.predictions.transform.dense.weight",),
+    choices.TokenClassificationHead: ("classifier.weight",),
 }
 
 
@@ -89,11 +92,13 @@ def read_head(
     activation: choices.Activation,
     of_classes: Literal["tanh", "relu"] = "tanh",
 ) -> choices.EncoderHead:
-    """The head of the files, with the activation of its dense layer: as masked language model, or for classes."""
+    """The head of the files: masked language model or classes of texts, with a dense layer, or classes of tokens."""
     kind = find_head(settings, heads, head_tensors)
     if kind is choices.ClassificationHead:
         first = choices.FirstToken()
         return choices.ClassificationHead(n_classes=settings.n_labels, pooling=first, activation=of_classes)
+    if kind is choices.TokenClassificationHead:
+        return choices.TokenClassificationHead(n_classes=settings.n_labels)
     return choices.MaskedLMHead(activation=activation) if kind is choices.MaskedLMHead else choices.NoHead()
 
 
@@ -102,13 +107,13 @@ def find_head(
 ) -> type[choices.EncoderHead]:
     """That of the class which the settings name, if the files have any of it, or else one that the files have whole.
 
-    A classifier has to be named if any class is, for that of tokens can have the same tensors.
+    A classifier has to be named if any class is, for that of another task can have the same tensors.
     """
     named = settings.class_name
     kind = heads.get(named or "")
     if kind is not None and (kind not in head_tensors or settings.has_any(head_tensors[kind])):
         return kind
-    options = [kind for kind in head_tensors if named is None or kind is not choices.ClassificationHead]
+    options = head_tensors if named is None else [choices.MaskedLMHead]
     return next((kind for kind in options if settings.has_all(head_tensors[kind])), choices.NoHead)
 
 
@@ -158,7 +163,8 @@ def config_to(config: EncoderConfig) -> dict[str, object]:
 
 
 def write_labels(head: choices.EncoderHead) -> dict[str, object]:
-    return labels(head.n_classes) if isinstance(head, choices.ClassificationHead) else {}
+    has_classes = isinstance(head, choices.ClassificationHead | choices.TokenClassificationHead)
+    return labels(head.n_classes) if has_classes else {}
 
 
 def labels(n_classes: int) -> dict[str, object]:

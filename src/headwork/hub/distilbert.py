@@ -11,6 +11,7 @@ HEADS: dict[str, type[choices.EncoderHead]] = {
     "DistilBertModel": choices.NoHead,
     "DistilBertForMaskedLM": choices.MaskedLMHead,
     "DistilBertForSequenceClassification": choices.ClassificationHead,
+    "DistilBertForTokenClassification": choices.TokenClassificationHead,
 }
 
 LAYER = "distilbert.transformer.layer.{i}"
@@ -37,12 +38,14 @@ HEAD_NAMES: dict[type[choices.EncoderHead], Table] = {
         "vocab_projector.bias": "head.lm_head.bias",
     },
     choices.ClassificationHead: {"pre_classifier": "head.dense", "classifier": "head.classifier"},
+    choices.TokenClassificationHead: {"classifier": "head.classifier"},
 }
 
 
 HEAD_TENSORS: HeadTensors = {
     choices.ClassificationHead: ("classifier.weight", "pre_classifier.weight"),
     choices.MaskedLMHead: ("vocab_transform.weight",),
+    choices.TokenClassificationHead: ("classifier.weight",),
 }
 COPIES = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
 

@@ -279,7 +279,8 @@ def write_with(
 
 def named_labels(labels: Sequence[str], description: Description | None) -> dict[str, object]:
     """The names of the classes in a config.json."""
-    n_classes = description.n_outputs if description is not None and description.output == "class" else 0
+    has_classes = description is not None and description.output in ("class", "token class")
+    n_classes = description.n_outputs if description is not None and has_classes else 0
     if len(labels) != n_classes or len(set(labels)) != n_classes:
         raise ValueError(f"labels must be {n_classes} different names, one for each class, got {list(labels)}")
     return {

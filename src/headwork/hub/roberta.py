@@ -17,6 +17,7 @@ HEADS = {
         "Model": choices.NoHead,
         "ForMaskedLM": choices.MaskedLMHead,
         "ForSequenceClassification": choices.ClassificationHead,
+        "ForTokenClassification": choices.TokenClassificationHead,
     }.items()
     for model in ("Roberta", "XLMRoberta", "Camembert")
 }
@@ -30,12 +31,14 @@ HEAD_NAMES: dict[type[choices.EncoderHead], Table] = {
         "lm_head.bias": "head.lm_head.bias",
     },
     choices.ClassificationHead: {"classifier.dense": "head.dense", "classifier.out_proj": "head.classifier"},
+    choices.TokenClassificationHead: {"classifier": "head.classifier"},
 }
 
 
 HEAD_TENSORS: bert.HeadTensors = {
     choices.ClassificationHead: ("classifier.out_proj.weight",),
     choices.MaskedLMHead: ("lm_head.dense.weight",),
+    choices.TokenClassificationHead: ("classifier.weight",),
 }
 COPIES = {
     "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
