@@ -339,7 +339,7 @@ def test_one_head_of_deit_goes_back(tmp_path: Path) -> None:
         (CHECKPOINTS["bert-lm"], "cls.predictions.more.weight", "cls.predictions.more.weight is unknown"),
         (CHECKPOINTS["bert"], "adapter.weight", "adapter.weight is unknown"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "model", value),
 )
 def test_weights_of_the_model_itself_are_not_left_out(
     checkpoint: Checkpoint, more: str, words: str, tmp_path: Path

@@ -163,8 +163,9 @@ def config_to(config: EncoderConfig) -> dict[str, object]:
 
 
 def write_labels(head: choices.EncoderHead) -> dict[str, object]:
-    has_classes = isinstance(head, choices.ClassificationHead | choices.TokenClassificationHead)
-    return labels(head.n_classes) if has_classes else {}
+    if isinstance(head, choices.ClassificationHead | choices.TokenClassificationHead):
+        return labels(head.n_classes)
+    return {}
 
 
 def labels(n_classes: int) -> dict[str, object]:
