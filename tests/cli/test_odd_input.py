@@ -254,8 +254,8 @@ def test_trace_of_a_text_has_its_words_on_the_axes(
     assert shapes["layers.0.attention.weights"] == [1, 2, len(text), len(text)]
     assert (tmp_path / "x.svg").stat().st_size > 10_000
     for wrong, message in (
-        (["gpt2", "--text", "x"], "text is for a run with a tokenizer, got gpt2"),
-        ([runs / "vit-2", "--text", "x"], f"text is for a run with a tokenizer, got {runs / 'vit-2'}"),
+        (["gpt2", "--text", "x"], "text is for a model with a tokenizer, got gpt2"),
+        ([runs / "vit-2", "--text", "x"], f"text is for a model with a tokenizer, got {runs / 'vit-2'}"),
         ([runs / "gpt", "--text", ""], "text must not be empty"),
         ([runs / "gpt", "--text", "x", "--tokens", "3"], "leave out batch and tokens"),
     ):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import tokenizers
 import torch
+from safetensors.torch import load_file, save_file
 
 import headwork as hw
 from headwork.cli import main
@@ -108,3 +109,15 @@ def test_what_predicts_nothing(files: list[str], tmp_path: Path, capsys: pytest.
     assert "folder must hold a model of images, got a Decoder" in capsys.readouterr().err
     assert main(["convert", str(tmp_path / "gpt2"), "--out", str(tmp_path / "new"), "--to", "huggingface"]) == 2
     assert "to must be another layout than the folder has" in capsys.readouterr().err
+
+
+def test_what_is_left_out_is_said_in_a_line(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_with_words(tmp_path / "model", "bert-classes")
+    tensors = load_file(folder / "model.safetensors") | {"cls.seq_relationship.bias": torch.zeros(2)}
+    save_file(tensors, folder / "model.safetensors")
+    assert main(["predict", str(folder), files[0]]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    without = "is loaded as BertForSequenceClassification, without the tensors cls.seq_relationship.bias"
+    assert f"headwork: {folder} {without}" in lines

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from headwork.cli import main
+from headwork.hub import PretrainedTokenizer
 
 from ..hub.checkpoints import CHECKPOINTS
 from ..hub.test_formats import a_tokenizer
@@ -35,6 +36,45 @@ def test_an_unverified_folder_is_said_to_be_one_in_a_line(folder: Path, capsys: 
     assert drawn == f"drawn to {folder / 'inside.png'}"
 
 
+def traced(where: Path, *more: str, capsys: pytest.CaptureFixture[str]) -> dict[str, list[int]]:
+    assert main(["trace", str(where), "--json", *more]) == 0
+    return {row["name"]: row["shape"] for row in json.loads(capsys.readouterr().out)}
+
+
+def test_trace_of_a_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    n_tokens = len(PretrainedTokenizer.load(folder).encode("the cat"))
+    text = ("--text", "the cat")
+    assert traced(folder, *text, capsys=capsys)["layers.0.attention.weights"] == [1, 6, n_tokens, n_tokens]
+    traced(folder, *text, "--figure", str(folder / "inside.svg"), capsys=capsys)
+    assert (folder / "inside.svg").stat().st_size > 10_000
+    assert main(["trace", str(folder), "--text", ""]) == 2
+    assert "text must not be empty, got ''" in capsys.readouterr().err
+    long = " ".join(["the cat"] * 30)
+    assert traced(folder, "--text", long, capsys=capsys)["layers.0.attention.weights"] == [1, 6, 23, 23]
+    (folder / "tokenizer.json").unlink()
+    assert main(["trace", str(folder), *text]) == 2
+    assert "folder must hold a tokenizer.json" in capsys.readouterr().err
+
+
+def test_trace_of_a_text_for_an_encoder_and_a_decoder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The target is what the model says of the source."""
+    tokenizer = a_tokenizer()
+    settings = {"vocab_size": tokenizer.get_vocab_size(), "decoder_start_token_id": 0, "eos_token_id": 1}
+    CHECKPOINTS["t5"].save(tmp_path, **settings)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    n_source = len(PretrainedTokenizer.load(tmp_path).encode("the cat"))
+    shape = traced(tmp_path, "--text", "the cat", capsys=capsys)["decoder_layers.0.cross_attention.weights"]
+    assert shape[:2] == [1, 3]
+    assert shape[2] > 1
+    assert shape[3] == n_source
+
+
+def test_trace_of_a_text_needs_a_model_of_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    CHECKPOINTS["vit"].save(tmp_path)
+    assert main(["trace", str(tmp_path), "--text", "x"]) == 2
+    assert f"text is for a model with a tokenizer, got {tmp_path}" in capsys.readouterr().err
+
+
 def test_generate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["generate", str(folder), "--prompt", "the cat", "--max-new-tokens", "5", "--greedy"]
     assert main(arguments) == 0
@@ -52,7 +92,7 @@ def test_generate_stops_at_the_end(folder: Path, capsys: pytest.CaptureFixture[s
     import torch
 
     from headwork.generation import generate
-    from headwork.hub import PretrainedTokenizer, load_pretrained
+    from headwork.hub import load_pretrained
 
     ids = torch.tensor([PretrainedTokenizer.load(folder).encode("the cat")])
     tokens = generate(load_pretrained(folder), ids, max_new_tokens=9)[0].tolist()

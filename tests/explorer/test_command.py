@@ -112,17 +112,17 @@ def test_it_serves_until_it_is_stopped_also_without_its_folder(folder: Path) -> 
         address = process.stdout.readline()
         found = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)#token=(\S+)\n", address)
         assert found is not None, process.stderr and process.stderr.read()
-        with urllib.request.urlopen(found[1], timeout=10) as page:
+        with urllib.request.urlopen(found[1], timeout=120) as page:
             assert b"headwork explorer" in page.read()
         for path in sorted(folder.rglob("*"), reverse=True):
             path.unlink()
         folder.rmdir()
         body = b'{"visitor": "v", "place": "p", "number": 1, "question": {"question": "Read", "about": {"input": {"ids": [3, 1]}}}}'
         headers = {"Authorization": f"Bearer {found[2]}", "Content-Type": "application/json"}
-        with urllib.request.urlopen(urllib.request.Request(found[1] + "ask", body, headers), timeout=30) as answer:
+        with urllib.request.urlopen(urllib.request.Request(found[1] + "ask", body, headers), timeout=120) as answer:
             assert b'"kind": "part"' in answer.read()
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=120)
         assert "WARNING: whoever can reach hub.example.org" in said
         assert "Traceback" not in said
         assert process.returncode in (0, 130)

@@ -204,6 +204,39 @@ def test_what_is_left_out_is_said():
     assert "Of 29 tokens the first 24 are drawn." in picture.caption
 
 
+def test_layers_and_heads_that_are_asked_for():
+    model, ids = ready(decoder(n_layers=7, heads=choices.Heads(n_heads=9))), torch.randint(37, (5,))
+    picture = draw_attention_between_tokens(model, ids, strings=["abcde"], layers=[0, 2, 3, 4, 6], heads=[8, 1])
+    weights = recorded(model, "layers.*.attention.weights", ids[None])
+    expected = [weights[f"layers.{layer}.attention.weights"][head] for layer in (0, 2, 3, 4, 6) for head in (8, 1)]
+    for ax, weight in zip(panels(picture.figure), expected, strict=True):
+        torch.testing.assert_close(torch.tensor(ax.images[0].get_array().data), weight)
+    names = [f"layer {i}" for i in (0, 2, 3, 4, 6)]
+    assert [ax.get_ylabel() for ax in picture.figure.axes if ax.get_ylabel()] == names
+    assert [ax.get_title(loc="left") for ax in picture.figure.axes[:2]] == ["head 8", "head 1"]
+    assert "are drawn" not in picture.caption
+    assert picture.alt.endswith("5 layers by 2 heads")
+    whole = draw_attention_between_tokens(model, ids, strings=["abcde"], heads=range(9))
+    assert len(panels(whole.figure)) == 4 * 9
+    assert "Of 7 attention layers" in whole.caption
+    assert "Of 9 heads" not in whole.caption
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"layers": [3]}, r"layers must be numbers of 0 \.\. 2, got \[3\]"),
+        ({"heads": [-1]}, r"heads must be numbers of 0 \.\. \d, got \[-1\]"),
+        ({"heads": []}, r"heads must be numbers of 0 \.\. \d, got \[\]"),
+    ],
+)
+def test_layers_and_heads_that_are_not_there(chosen, message):
+    model = decoder(n_layers=3)
+    with pytest.raises(ValueError, match=message):
+        draw_attention_between_tokens(model, torch.randint(37, (5,)), strings=["abcde"], **chosen)
+
+
 def test_the_model_is_left_as_it_was():
     model = decoder().train()
     before = {name: p.clone() for name, p in model.named_parameters()}

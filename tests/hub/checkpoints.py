@@ -198,16 +198,21 @@ CHECKPOINTS: dict[str, Checkpoint] = {
     "bert-lm": Checkpoint("encoder", "BertForMaskedLM", "BertConfig", ENCODER),
     "bert-lm-tanh": Checkpoint("encoder", "BertForMaskedLM", "BertConfig", ENCODER | {"hidden_act": "gelu_new"}),
     "bert-classes": Checkpoint("encoder", "BertForSequenceClassification", "BertConfig", ENCODER | LABELS),
+    "bert-tokens": Checkpoint("encoder", "BertForTokenClassification", "BertConfig", ENCODER | LABELS),
     "bert-one-layer": Checkpoint("encoder", "BertForMaskedLM", "BertConfig", ENCODER | {"num_hidden_layers": 1}),
     "roberta": Checkpoint("encoder", "RobertaModel", "RobertaConfig", ENCODER, options=WITHOUT_POOLER),
     "roberta-lm": Checkpoint("encoder", "RobertaForMaskedLM", "RobertaConfig", ENCODER | {"hidden_act": "relu"}),
     "roberta-classes": Checkpoint("encoder", "RobertaForSequenceClassification", "RobertaConfig", ENCODER | LABELS),
+    "roberta-tokens": Checkpoint("encoder", "RobertaForTokenClassification", "RobertaConfig", ENCODER | LABELS),
     "xlm-roberta-lm": Checkpoint("encoder", "XLMRobertaForMaskedLM", "XLMRobertaConfig", ENCODER),
     "camembert-lm": Checkpoint("encoder", "CamembertForMaskedLM", "CamembertConfig", ENCODER),
     "distilbert": Checkpoint("encoder", "DistilBertModel", "DistilBertConfig", DISTILBERT),
     "distilbert-lm": Checkpoint("encoder", "DistilBertForMaskedLM", "DistilBertConfig", DISTILBERT),
     "distilbert-classes": Checkpoint(
         "encoder", "DistilBertForSequenceClassification", "DistilBertConfig", DISTILBERT | LABELS
+    ),
+    "distilbert-tokens": Checkpoint(
+        "encoder", "DistilBertForTokenClassification", "DistilBertConfig", DISTILBERT | LABELS
     ),
     "gpt2": Checkpoint("decoder", "GPT2LMHeadModel", "GPT2Config", GPT2),
     "gpt2-untied": Checkpoint("decoder", "GPT2LMHeadModel", "GPT2Config", GPT2 | {"tie_word_embeddings": False}),

@@ -43,7 +43,6 @@ def folder_of(name: str, tmp_path: Path, **settings: Any) -> Path:
         ("bert-lm", {"position_embedding_type": "relative_key"}, "position_embedding_type must be 'absolute'"),
         ("bert-lm", {"is_decoder": True}, "is_decoder must be False"),
         ("bert-lm", {"tie_word_embeddings": False}, "tie_word_embeddings must be True"),
-        ("bert-lm", {"architectures": ["BertForTokenClassification"]}, "architectures must be one of BertModel, "),
         ("bert-lm", {"pruned_heads": {"0": [1]}}, "pruned_heads must be {}"),
         ("bert-lm", {"quantization_config": {"bits": 4}}, "config.json must have only .* quantization_config = "),
         ("bert-lm", {"hiden_size": 21}, "got hiden_size = 21; did you mean 'hidden_size'"),
@@ -119,10 +118,10 @@ def test_settings_that_are_not_there_are_refused_by_name(
 def test_settings_without_a_type(tmp_path: Path) -> None:
     folder = folder_of("llama", tmp_path)
     config = json.loads((folder / "config.json").read_text())
-    del config["model_type"]
+    del config["model_type"], config["architectures"]
     (folder / "config.json").write_text(json.dumps(config))
     assert hw.hub.is_pretrained(folder)  # not one of ours that is damaged
-    with pytest.raises(ValueError, match=r"model_type must be one of bert, .* got None"):
+    with pytest.raises(ValueError, match=r'config.json must say "model_type", one of bert, .* architectures None'):
         load_pretrained(folder)
 
 
@@ -140,7 +139,6 @@ def test_mistral_without_a_word_on_its_window_has_one(tmp_path: Path) -> None:
         ("albert", "got 'albert'; albert cannot be loaded: its layers share their weights"),
         ("gpt_oss", "got 'gpt_oss'; gpt_oss cannot be loaded: its softmax has sinks"),
         ("unheard-of", "model_type must be one of bert, .*, vit, deit, got 'unheard-of'$"),
-        (None, "got None"),
         ([1], r"got \[1\]"),
     ],
 )
@@ -345,10 +343,12 @@ def check_odd_values(name: str, tmp_path: Path, n_values: int) -> None:
     assert n_refused > n_values * len(config) / 4
 
 
+@pytest.mark.filterwarnings("ignore::headwork.hub.LeftOutWarning")
 def test_odd_values_of_any_setting(tmp_path: Path) -> None:
     check_odd_values("gpt2-one-layer", tmp_path, 2)
 
 
+@pytest.mark.filterwarnings("ignore::headwork.hub.LeftOutWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert-classes", "roberta-lm", "distilbert", "gpt2", "qwen2", "t5", "marian", "vit"])
 def test_all_odd_values_of_any_setting(name: str, tmp_path: Path) -> None:
@@ -402,10 +402,12 @@ def check_damaged_files(tmp_path: Path, n_times: int) -> None:
         assert n_refused > n_times / 3, path.name
 
 
+@pytest.mark.filterwarnings("ignore::headwork.hub.LeftOutWarning")
 def test_damaged_files(tmp_path: Path) -> None:
     check_damaged_files(tmp_path, 20)
 
 
+@pytest.mark.filterwarnings("ignore::headwork.hub.LeftOutWarning")
 @pytest.mark.slow
 def test_many_damaged_files(tmp_path: Path) -> None:
     check_damaged_files(tmp_path, 400)

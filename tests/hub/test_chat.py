@@ -77,17 +77,18 @@ def test_a_hostile_template(template: str, why: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{{ 9 ** (9 ** 9) }}",
-        "{{ lipsum(99999) }}",
-        "{{ '%1000000000d' | format(1) }}",
-    ],
-)
-def test_a_template_without_end(template: str) -> None:
-    with pytest.raises(ValueError, match=r"refused: it (does not end within 5 seconds|needs more than 1024 MB)"):
+def test_a_template_without_end_is_out_of_time() -> None:
+    template = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    with pytest.raises(ValueError, match=r"refused: it does not end within 5 seconds"):
+        render_chat(template, CHAT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", ["{{ 9 ** (9 ** 9) }}", "{{ lipsum(99999) }}", "{{ '%1000000000d' | format(1) }}"])
+def test_a_template_that_asks_for_too_much(template: str) -> None:
+    """Which limit it meets first is a matter of how fast the machine is; each has a test of its own."""
+    limits = "does not end within 5 seconds|needs more than 1024 MB|writes more than 4,194,304 characters"
+    with pytest.raises(ValueError, match=f"refused: .*it ({limits})"):
         render_chat(template, CHAT)
 
 

@@ -92,6 +92,7 @@ def old_marian(tensors: Tensors) -> Tensors:
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
+@pytest.mark.filterwarnings("ignore::headwork.hub.LeftOutWarning")
 def test_files_of_other_times(name: str, change: Callable[[Tensors], Tensors], tmp_path: Path) -> None:
     changed(name, tmp_path / "other", change)
     assert same_as(name, tmp_path / "other", tmp_path)

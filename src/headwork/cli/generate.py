@@ -11,7 +11,14 @@ from tyro.conf import UseAppendAction, arg
 
 from headwork.checks import with_article
 from headwork.cli.answers import Answers, beside, to_json
-from headwork.cli.arguments import OfRun, complain, lines_of_stdin, warn_of_unknown, without_denormals
+from headwork.cli.arguments import (
+    OfRun,
+    complain,
+    lines_of_stdin,
+    warn_of_unknown,
+    warnings_in_lines,
+    without_denormals,
+)
 from headwork.cli.asked import COLUMN_HELP, Asked, Columns, find_asked, read_asked
 
 if TYPE_CHECKING:
@@ -254,7 +261,8 @@ class Generate(OfRun):
         folder = find_folder(str(self.run_folder))
         if is_pretrained(folder):
             tokenizer = PretrainedTokenizer.load(folder)
-            model = load_pretrained(folder)
+            with warnings_in_lines():
+                model = load_pretrained(folder)
             if note := note_of_unverified(folder):
                 complain(note)
             description = check_language_model(model, str(folder))

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from tyro.conf import arg
 
-from headwork.cli.arguments import OfModel, check_figure, load_model, save_figure, warn_of_unknown
+from headwork.cli.arguments import OfModel, check_figure, complain, load_model, save_figure, warn_of_unknown
 
 LARGEST_DRAWN = 10**9
 """Parameters: a figure needs real weights, and these have to fit into the memory of a laptop."""
@@ -18,9 +18,9 @@ class Trace(OfModel):
     """List every intermediate of a model: name, shape, axes."""
 
     all: Annotated[bool, arg(help="List every layer, also those that are alike (JSON always does).")] = False
-    text: Annotated[str | None, arg(help="The text to read (the run of a text model): its tokens are the input.")] = (
-        None
-    )
+    text: Annotated[
+        str | None, arg(help="The text to read (text models with a tokenizer): its tokens are the input.")
+    ] = None
     figure: Annotated[Path | None, arg(help="Also draw what happens inside to this file (.png, .svg, .pdf).")] = None
     image: Annotated[Path | None, arg(help="The picture to draw it for (image models).")] = None
 
@@ -69,15 +69,18 @@ class Trace(OfModel):
 
         from headwork.data import Tokenizer
         from headwork.generation import translate
+        from headwork.hub import is_pretrained
         from headwork.models import describe
         from headwork.storage import load
         from headwork.training.run import is_run, open_run
 
         folder = Path(self.model)
+        if is_pretrained(folder):
+            return self.read_text_as_pretrained(folder, self.text)
         run = open_run(folder, self.own_classes) if is_run(folder) else None
         found = None if run is None else describe(run.config.model)
         if run is None or run.tokenizer is None or found is None:
-            raise ValueError(f"text is for a run with a tokenizer, got {self.model}")
+            raise ValueError(f"text is for a model with a tokenizer, got {self.model}")
         tokenizer, ids = run.tokenizer, run.tokenizer.encode(self.text)
         if not ids:
             raise ValueError(f"text must not be empty, got {self.text!r}")
@@ -95,12 +98,51 @@ class Trace(OfModel):
             rows.append([tokenizer.begin, *said[0].tolist()])
         return [ReadText(row, tokenizer.strings(row)) for row in rows]
 
+    def read_text_as_pretrained(self, folder: Path, text: str) -> list["ReadText"]:
+        """The text with the tokenizer of a folder of Hugging Face's or of a GGUF file."""
+        import torch
+
+        from headwork.cli.translate import open_pretrained
+        from headwork.generation import translate
+        from headwork.hub import MarianTokenizer, PretrainedTokenizer
+        from headwork.models import describe
+
+        found = describe(self.find_config())
+        if found is None or found.input not in ("text", "text pair"):
+            raise ValueError(f"text is for a model with a tokenizer, got {self.model}")
+        if not text.strip():
+            raise ValueError(f"text must not be empty, got {text!r}")
+        if found.input == "text pair":
+            translator = open_pretrained(folder)
+            ids = translator.encode(text)
+            said = translate(
+                translator.model,  # type: ignore[arg-type]  # its description says that it translates
+                torch.tensor([ids]),
+                max_new_tokens=len(ids) + 8,
+                begin=translator.begin,
+                end=translator.end,
+            )
+            marian = (folder / "source.spm").is_file()
+            strings = (MarianTokenizer if marian else PretrainedTokenizer).load(folder).strings
+            return [ReadText(row, strings(row)) for row in (ids, [translator.begin, *said[0].tolist()])]
+        tokenizer = PretrainedTokenizer.load(folder)
+        ids = tokenizer.encode(text)
+        if found.max_tokens is not None and len(ids) > found.max_tokens:
+            complain(f"of the text {found.max_tokens} of {len(ids)} tokens are read")
+            ids = tokenizer.encode_starts([text], found.max_tokens)[0]
+        if found.vocab is not None and max(ids) >= found.vocab:
+            raise ValueError(
+                f"the tokenizer must have no more tokens than the model, {found.vocab}, got {len(tokenizer)}"
+            )
+        return [ReadText(ids, tokenizer.strings(ids))]
+
     def draw(self, path: Path, texts: list["ReadText"]) -> None:
         """Draw the inside of the model on a real example: with the weights in its folder, or with fresh ones."""
         import torch
 
         from headwork.data import read_image, sample_digit, sample_photo
         from headwork.figures import draw_inside
+        from headwork.hub import is_pretrained
         from headwork.models import describe
 
         config = self.find_config()
@@ -108,7 +150,8 @@ class Trace(OfModel):
         size = self.find_image_size(config)
         inputs, description = self.make_inputs(config, size), describe(config)
         assert description is not None
-        title = self.model if Path(self.model).is_dir() else f"{self.model}, before training"
+        has_weights = Path(self.model).is_dir() or is_pretrained(self.model)
+        title = self.model if has_weights else f"{self.model}, before training"
         if texts:
             inputs = [torch.tensor([text.ids]) for text in texts]
         elif description.input == "image":
@@ -123,7 +166,7 @@ class Trace(OfModel):
         elif description.vocab is not None:
             inputs = [torch.randint(description.vocab, ids.shape) for ids in inputs]
             title += ", for random token ids"
-        model = load_model(Path(self.model), self.own_classes) if Path(self.model).is_dir() else config.build()
+        model = load_model(Path(self.model), self.own_classes) if has_weights else config.build()
         words = [text.strings for text in texts] or None
         save_figure(draw_inside(model, *inputs, title=title, strings=words), path)
 

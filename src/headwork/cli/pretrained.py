@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwork.cli.arguments import complain
+from headwork.cli.arguments import complain, warnings_in_lines
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -131,7 +131,8 @@ def open_model(folder: Path) -> Opened:
     from headwork.hub import load_pretrained, note_of_unverified
     from headwork.models import describe
 
-    model = load_pretrained(folder, dtype=torch.float32)
+    with warnings_in_lines():
+        model = load_pretrained(folder, dtype=torch.float32)
     description = describe(model)
     embeds = isinstance(getattr(getattr(model, "config", None), "head", None), choices.EmbeddingHead)
     if description is None or (description.output not in ANSWERS and not embeds):

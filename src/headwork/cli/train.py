@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from headwork.cli.arguments import Imports
+from headwork.cli.arguments import Imports, warnings_in_lines
 from headwork.cli.training_flags import TrainingFlags, values_of
 from headwork.processes import is_first_process
 from headwork.tables import printable
@@ -170,14 +170,15 @@ class Train(Imports, TrainingFlags):
         if self.lora:
             adapt = LoRA(names=self.lora, rank=self.lora_rank or 8, alpha=self.lora_alpha or 16.0)
         assert config.data is not None
-        start = start_from(
-            self.from_,
-            config.data,
-            freeze=self.freeze,
-            adapt=adapt,
-            pooling=config_from_dict(poolings[0], kinds) if poolings else None,
-            seed=config.training.seed,
-        )
+        with warnings_in_lines():
+            start = start_from(
+                self.from_,
+                config.data,
+                freeze=self.freeze,
+                adapt=adapt,
+                pooling=config_from_dict(poolings[0], kinds) if poolings else None,
+                seed=config.training.seed,
+            )
         n_trained = sum(parameter.numel() for parameter in start.model.parameters() if parameter.requires_grad)
         n_all = sum(parameter.numel() for parameter in start.model.parameters())
         said = f"from {self.from_}: {n_trained:,} of {n_all:,} parameters are trained"

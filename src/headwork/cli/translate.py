@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, arg
 
 from headwork.cli.answers import OUT_HELP, Answers, beside, to_json
-from headwork.cli.arguments import OfRun, complain, lines_of_stdin, warn_of_unknown, without_denormals
+from headwork.cli.arguments import (
+    OfRun,
+    complain,
+    lines_of_stdin,
+    warn_of_unknown,
+    warnings_in_lines,
+    without_denormals,
+)
 from headwork.cli.asked import COLUMN_HELP, Asked, Columns, find_asked, in_chunks, read_asked
 
 if TYPE_CHECKING:
@@ -176,7 +183,8 @@ def open_pretrained(folder: Path) -> Translator:
         settings |= {name: value for name, value in stated.items() if value is not None}
     if settings.get("is_encoder_decoder") is False:
         raise ValueError(f"run must be one of a translator, got {folder}")
-    model = load_pretrained(folder)
+    with warnings_in_lines():
+        model = load_pretrained(folder)
     if note := note_of_unverified(folder):
         complain(note)
     description = describe(model)

@@ -101,7 +101,7 @@ def draw_attention_over_image(
     height = 1.25 * min(max(image.shape[1] / image.shape[2], 0.4), 2.5)
     with plot_style():
         figure = Figure(figsize=(1.3 * (n_heads + 1) + 0.5, (height + 0.25) * len(found.maps)), layout="constrained")
-        axes = head_panels(figure, found.maps, n_heads, over_image(image, found.query), n_before=1)
+        axes = head_panels(figure, found.maps, range(n_heads), over_image(image, found.query), n_before=1)
         axes[0][0].set_axis_on()
         show_image(axes[0][0], image)
         axes[0][0].set_title("the image", loc="left", pad=3)
@@ -109,7 +109,8 @@ def draw_attention_over_image(
         f"Attention weights of {found.who} on each patch. The number above each map is its largest weight, which has "
         f"the full colour. {what_is_left_out(found.maps, every)}"
     )
-    return Picture(figure, caption.strip(), f"Attention weights over the patches of an image, {_count(found.maps)}")
+    count = _count(len(found.maps), n_heads)
+    return Picture(figure, caption.strip(), f"Attention weights over the patches of an image, {count}")
 
 
 def draw_attention_between_tokens(
@@ -117,16 +118,32 @@ def draw_attention_between_tokens(
     *ids: Int[Tensor, "_"],
     strings: Sequence[Sequence[str]],
     visible: Bool[Tensor, "_"] | None = None,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
 ) -> Picture:
     """The weight of each query token (row) on each key token (column), for each layer (down) and head (across).
 
     `ids` and `strings` are those of the text or, for cross-attention, of the source and of the target. Padding (not
-    visible) is left out; what a causal mask hides is grey.
+    visible) is left out; what a causal mask hides is grey. `layers` and `heads` are the numbers of those to draw, from
+    0. Unless they are given, at most four layers are drawn, the first two and the last two, and the first six heads;
+    of a text the first 24 tokens are drawn. The caption says what is left out.
+
+    >>> config = hw.models.DecoderConfig(vocab=9, d_model=8, n_layers=6, heads=choices.Heads(n_heads=4))
+    >>> ids = torch.tensor([3, 1, 4])
+    >>> draw_attention_between_tokens(config.build(), ids, strings=["abc"], layers=range(6), heads=[0, 2]).alt
+    'Tables of attention weights, 6 layers by 2 heads'
     """
     is_pair = len(ids) > 1
     every = attention_layers(model, cross=is_pair)
     masks = {} if visible is None else {"visible": visible[None]}
-    weights = attention_weights_of(model, choose_layers(every), *(of[None] for of in ids), **masks)
+    chosen = choose_layers(every) if layers is None else [every[i] for i in _numbers("layers", layers, len(every))]
+    weights = attention_weights_of(model, chosen, *(of[None] for of in ids), **masks)
+    n_heads = min(map(len, weights.values()))
+    drawn_heads = range(max(map(len, weights.values()))) if heads is None else _numbers("heads", heads, n_heads)
+    if heads is not None:
+        weights = {name: layer[list(drawn_heads)] for name, layer in weights.items()}
+    else:
+        drawn_heads = drawn_heads[:N_HEADS_DRAWN]
     for text, of in zip(strings, ids, strict=True):
         if len(text) != len(of):
             raise ValueError(f"strings must be one for each of {len(of)} tokens, got {len(text)}")
@@ -136,14 +153,21 @@ def draw_attention_between_tokens(
         weights = {name: layer[:, real][:, :, real] for name, layer in weights.items()}
         keys = queries = [keys[i] for i in real.tolist()]
     causal = not is_pair and is_causal(weights)
-    figure = draw_tables(weights, queries, keys, causal=causal)
+    figure = draw_tables(weights, queries, keys, drawn_heads, causal=causal)
     rows = "a target token (query), each column a source token (key)" if is_pair else "a query, each column a key"
     hidden = "; later tokens, which the causal mask hides, are grey" if causal else ""
     scale = "The colour scales with the square root of the weight, from 0 (none) to 1 (full)."
-    caption = f"Attention weights: each row is {rows}{hidden}. {scale} {what_is_left_out(weights, every)}".strip()
+    left_out = ("" if layers else layers_left_out(every), "" if heads else heads_left_out(weights))
+    caption = " ".join(filter(None, (f"Attention weights: each row is {rows}{hidden}. {scale}", *left_out)))
     if max(len(queries), len(keys)) > N_TOKENS_DRAWN:
         caption += f" Of {max(len(queries), len(keys))} tokens the first {N_TOKENS_DRAWN} are drawn."
-    return Picture(figure, caption, f"Tables of attention weights, {_count(weights)}")
+    return Picture(figure, caption, f"Tables of attention weights, {_count(len(weights), len(drawn_heads))}")
+
+
+def _numbers(name: str, chosen: Sequence[int], n: int) -> Sequence[int]:
+    if not chosen or not all(0 <= number < n for number in chosen):
+        raise ValueError(f"{name} must be numbers of 0 .. {n - 1}, got {list(chosen)}")
+    return chosen
 
 
 def choose_layers(names: Sequence[str]) -> list[str]:
@@ -213,16 +237,20 @@ def is_causal(weights: Layers) -> bool:
 
 
 def head_panels(
-    figure: FigureBase, layers: Layers, n_heads: int, draw: Callable[[Axes, Tensor], None], n_before: int = 0
+    figure: FigureBase,
+    layers: Layers,
+    head_numbers: Sequence[int],
+    draw: Callable[[Axes, Tensor], None],
+    n_before: int = 0,
 ) -> list[list[Axes]]:
     """A panel for each layer (down) and head (across), drawn by `draw`; the first `n_before` of each row stay empty."""
-    shape = len(layers), n_before + n_heads
+    shape = len(layers), n_before + len(head_numbers)
     axes: Any = figure.subplots(*shape, squeeze=False, subplot_kw={"xticks": [], "yticks": []})
     for row, label, heads in zip(axes, label_layers(list(layers)), layers.values(), strict=True):
         row[n_before].set_ylabel(label)
         for ax in (*row[:n_before], *row[n_before + len(heads) :]):
             ax.set_axis_off()
-        for head, (ax, weights) in enumerate(zip(row[n_before:], heads, strict=False)):
+        for head, ax, weights in zip(head_numbers, row[n_before:], heads, strict=False):
             draw(ax, weights)
             ax.set_title(f"head {head}", loc="left", pad=3)
     return [list(row) for row in axes]
@@ -258,17 +286,21 @@ def draw_table(ax: Axes, weights: Shaped[Tensor, "query key"], causal: bool = Fa
 
 
 def draw_tables(
-    layers: Layers, query_strings: Sequence[str], key_strings: Sequence[str], *, causal: bool = False
+    layers: Layers,
+    query_strings: Sequence[str],
+    key_strings: Sequence[str],
+    head_numbers: Sequence[int],
+    *,
+    causal: bool = False,
 ) -> Figure:
     """A table of query x key weights for each layer (down) and head (across), with the tokens beside and below."""
     queries = [make_visible(string) for string in query_strings[:N_TOKENS_DRAWN]]
     keys = [make_visible(string) for string in key_strings[:N_TOKENS_DRAWN]]
-    n_heads = min(max(map(len, layers.values())), N_HEADS_DRAWN)
-    size, letters = _size_tables(len(layers), n_heads, queries, keys)
+    size, letters = _size_tables(len(layers), len(head_numbers), queries, keys)
     shown = {name: heads[:, : len(queries), : len(keys)] for name, heads in layers.items()}
     with plot_style():
         figure = Figure(figsize=size, layout="constrained")
-        axes = head_panels(figure, shown, n_heads, lambda ax, weights: draw_table(ax, weights, causal))
+        axes = head_panels(figure, shown, head_numbers, lambda ax, weights: draw_table(ax, weights, causal))
         for row in axes:
             row[0].set_yticks(range(len(queries)), queries, fontsize=letters, parse_math=False)
         for ax in axes[-1]:
@@ -308,15 +340,19 @@ def label_layers(names: Sequence[str]) -> list[str]:
 
 
 def what_is_left_out(layers: Layers, every: Sequence[str]) -> str:
+    return " ".join(filter(None, (layers_left_out(every), heads_left_out(layers))))
+
+
+def layers_left_out(every: Sequence[str]) -> str:
+    if len(every) <= N_LAYERS_DRAWN:
+        return ""
+    return f"Of {len(every)} attention layers the first and the last {N_LAYERS_DRAWN // 2} are drawn."
+
+
+def heads_left_out(layers: Layers) -> str:
     n_heads = max(map(len, layers.values()))
-    words = []
-    if len(every) > N_LAYERS_DRAWN:
-        words.append(f"Of {len(every)} attention layers the first and the last {N_LAYERS_DRAWN // 2} are drawn.")
-    if n_heads > N_HEADS_DRAWN:
-        words.append(f"Of {n_heads} heads the first {N_HEADS_DRAWN} are drawn.")
-    return " ".join(words)
+    return f"Of {n_heads} heads the first {N_HEADS_DRAWN} are drawn." if n_heads > N_HEADS_DRAWN else ""
 
 
-def _count(layers: Layers) -> str:
-    n_layers, n_heads = len(layers), min(max(map(len, layers.values())), N_HEADS_DRAWN)
+def _count(n_layers: int, n_heads: int) -> str:
     return f"{n_layers} layer{'s' * (n_layers > 1)} by {n_heads} head{'s' * (n_heads > 1)}"

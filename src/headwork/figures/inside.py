@@ -72,7 +72,7 @@ def draw_inside(
         _draw_input(picture, model, inputs, strings)
         _draw_trace(table, trace(model, *inputs))
         if view is not None:
-            panels = head_panels(centre[0], view.layers, view.n_heads, view.draw)
+            panels = head_panels(centre[0], view.layers, range(view.n_heads), view.draw)
             _write_words(panels, list(view.words.values()))
             centre[0].supxlabel(view.caption, fontsize=8)
         _draw_cost(right.subplots(), cost(model, *inputs))

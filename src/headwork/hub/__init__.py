@@ -38,6 +38,7 @@ from headwork.hub.names import Names as Names
 from headwork.hub.olmo2 import OLMO2 as OLMO2
 from headwork.hub.phi import PHI as PHI
 from headwork.hub.phi3 import PHI3 as PHI3
+from headwork.hub.pretrained import LeftOutWarning as LeftOutWarning
 from headwork.hub.pretrained import is_pretrained as is_pretrained
 from headwork.hub.pretrained import labels_of as labels_of
 from headwork.hub.pretrained import load_pretrained as load_pretrained

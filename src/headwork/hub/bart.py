@@ -5,7 +5,7 @@ from functools import partial
 
 from headwork import choices
 from headwork.hub.family import Family
-from headwork.hub.marian import EMBEDDINGS, TABLE
+from headwork.hub.marian import EMBEDDINGS, TABLE, WITHOUT_BIAS
 from headwork.hub.names import LaterRows, Names, Table
 from headwork.hub.settings import Settings, write_activation
 from headwork.models import EncoderDecoderConfig
@@ -28,11 +28,11 @@ def names(config: EncoderDecoderConfig) -> Names:
         {**TABLE, **_around("encoder"), **_around("decoder")},
         prefix="model.",
         copies=dict.fromkeys(EMBEDDINGS, "model.shared.weight"),
+        instead=WITHOUT_BIAS,
     )
 
 
-def config_from(architecture: str, norm_order: choices.NormOrder, settings: Settings) -> EncoderDecoderConfig:
-    settings.architecture({architecture: None})
+def config_from(norm_order: choices.NormOrder, settings: Settings) -> EncoderDecoderConfig:
     before = norm_order == "pre"
     settings.only(
         is_encoder_decoder=True,
@@ -90,7 +90,7 @@ def config_to(model_type: str, architecture: str, config: EncoderDecoderConfig) 
 
 
 def _family(name: str, model_type: str, architecture: str, norm_order: choices.NormOrder) -> Family:
-    read: Callable[[Settings], EncoderDecoderConfig] = partial(config_from, architecture, norm_order)
+    read: Callable[[Settings], EncoderDecoderConfig] = partial(config_from, norm_order)
     return Family(
         name=name,
         model_types=(model_type,),

@@ -14,10 +14,13 @@ HEADS: dict[str, type[choices.EncoderHead]] = {
     "BertForMaskedLM": choices.MaskedLMHead,
     "BertForPreTraining": choices.MaskedLMHead,
     "BertForSequenceClassification": choices.ClassificationHead,
+    "BertForTokenClassification": choices.TokenClassificationHead,
 }
 
 OF_OTHER_LANGUAGES = ("fc_size", "num_attention_heads", "num_fc_layers", "size_per_head", "type")
 """What the folders of Google's multilingual models say of a pooler that nobody has."""
+
+HeadTensors = Mapping[type[choices.EncoderHead], tuple[str, ...]]
 
 HEAD_NAMES: dict[type[choices.EncoderHead], Table] = {
     choices.NoHead: {},
@@ -28,6 +31,13 @@ HEAD_NAMES: dict[type[choices.EncoderHead], Table] = {
         "cls.predictions.bias": "head.lm_head.bias",
     },
     choices.ClassificationHead: {"bert.pooler.dense": "head.dense", "classifier": "head.classifier"},
+    choices.TokenClassificationHead: {"classifier": "head.classifier"},
+}
+
+
+COPIES = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 
 
@@ -50,42 +60,61 @@ def layer_names(base: str) -> Table:
     }
 
 
+HEAD_TENSORS: HeadTensors = {
+    choices.ClassificationHead: ("classifier.weight", "bert.pooler.dense.weight"),
+    choices.MaskedLMHead: ("cls.predictions.transform.dense.weight",),
+    choices.TokenClassificationHead: ("classifier.weight",),
+}
+
+
 def names(config: EncoderConfig) -> Names:
     """Only the classification head reads the pooler, and nobody the guess of the next sentence."""
     kind = type(config.head)
     return Names(
         {**layer_names("bert."), **HEAD_NAMES[kind]},
         prefix="bert.",
-        copies={
-            "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-            "cls.predictions.decoder.bias": "cls.predictions.bias",
-        },
-        ignored=(
-            "bert.embeddings.position_ids",
-            "cls.seq_relationship",
-            *(() if kind is choices.ClassificationHead else ("bert.pooler.dense",)),
-        ),
+        copies=COPIES if kind is choices.MaskedLMHead else {},
+        ignored=("bert.embeddings.position_ids",),
+        left_out=("cls.seq_relationship",),
         old_endings={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
     )
 
 
 def config_from(settings: Settings) -> EncoderConfig:
     activation = settings.activation("hidden_act", "gelu")
-    return read_encoder(settings, read_head(settings, HEADS, activation), activation)
+    return read_encoder(settings, read_head(settings, HEADS, HEAD_TENSORS, activation), activation)
 
 
 def read_head(
     settings: Settings,
     heads: Mapping[str, type[choices.EncoderHead]],
+    head_tensors: HeadTensors,
     activation: choices.Activation,
     of_classes: Literal["tanh", "relu"] = "tanh",
 ) -> choices.EncoderHead:
-    """One of these heads, with the activation of its dense layer: as masked language model, or for classes."""
-    kind = settings.architecture(heads)
+    """The head of the files: masked language model or classes of texts, with a dense layer, or classes of tokens."""
+    kind = find_head(settings, heads, head_tensors)
     if kind is choices.ClassificationHead:
         first = choices.FirstToken()
         return choices.ClassificationHead(n_classes=settings.n_labels, pooling=first, activation=of_classes)
+    if kind is choices.TokenClassificationHead:
+        return choices.TokenClassificationHead(n_classes=settings.n_labels)
     return choices.MaskedLMHead(activation=activation) if kind is choices.MaskedLMHead else choices.NoHead()
+
+
+def find_head(
+    settings: Settings, heads: Mapping[str, type[choices.EncoderHead]], head_tensors: HeadTensors
+) -> type[choices.EncoderHead]:
+    """That of the class which the settings name, if the files have any of it, or else one that the files have whole.
+
+    A classifier has to be named if any class is, for that of another task can have the same tensors.
+    """
+    named = settings.class_name
+    kind = heads.get(named or "")
+    if kind is not None and (kind not in head_tensors or settings.has_any(head_tensors[kind])):
+        return kind
+    options = head_tensors if named is None else [choices.MaskedLMHead]
+    return next((kind for kind in options if settings.has_all(head_tensors[kind])), choices.NoHead)
 
 
 def read_encoder(
@@ -94,6 +123,7 @@ def read_encoder(
     """The settings of BERT; so many of the positions are there, and not used."""
     settings.only(position_embedding_type="absolute", tie_word_embeddings=True)
     settings.harmless("classifier_dropout", *(f"pooler_{name}" for name in OF_OTHER_LANGUAGES), "directionality")
+    settings.harmless("emb_size", "embedding_size")  # which Hugging Face does not read either: it is hidden_size
     n_positions = settings.count("max_position_embeddings", 512)
     if n_positions <= n_unused:
         raise ValueError(f"max_position_embeddings must be more than {n_unused}, got {n_positions}")
@@ -133,7 +163,9 @@ def config_to(config: EncoderConfig) -> dict[str, object]:
 
 
 def write_labels(head: choices.EncoderHead) -> dict[str, object]:
-    return labels(head.n_classes) if isinstance(head, choices.ClassificationHead) else {}
+    if isinstance(head, choices.ClassificationHead | choices.TokenClassificationHead):
+        return labels(head.n_classes)
+    return {}
 
 
 def labels(n_classes: int) -> dict[str, object]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headwork import choices
 from headwork.hub.family import Family
-from headwork.hub.names import Names, Table
+from headwork.hub.names import Alternative, Names, Table
 from headwork.hub.settings import Settings
 from headwork.hub.vit import TABLE, read_vit, write_vit
 from headwork.models import VisionTransformerConfig
@@ -46,6 +46,21 @@ class MeanOfTwoHeads:
         return [2 * one, 2 * other, bias, bias]
 
 
+@dataclass(frozen=True)
+class OneHead:
+    """A linear map of the class token alone: beside its matrix stand zeros, for the distillation token."""
+
+    ours: tuple[str, ...] = ("classifier.weight", "classifier.bias")
+
+    def read(self, theirs: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
+        weight, bias = theirs
+        return [torch.cat([weight, torch.zeros_like(weight)], dim=1), bias]
+
+    def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
+        weight, bias = ours
+        return [weight.chunk(2, dim=1)[0], bias]
+
+
 EMBEDDINGS = tuple(f"deit.embeddings.{name}" for name in ("cls_token", "distillation_token", "position_embeddings"))
 HEADS = (
     "cls_classifier.weight",
@@ -65,11 +80,10 @@ OWN: Table = {
 
 
 def names(config: VisionTransformerConfig) -> Names:
-    return Names(OWN, prefix="deit.", ignored=("deit.pooler.dense",))
+    return Names(OWN, prefix="deit.", instead={HEADS: Alternative(("classifier.weight", "classifier.bias"), OneHead())})
 
 
 def config_from(settings: Settings) -> VisionTransformerConfig:
-    settings.architecture({"DeiTForImageClassificationWithTeacher": None})
     return replace(read_vit(settings), pooling=choices.DistillationToken())
 
 

@@ -1,7 +1,7 @@
 """DistilBERT: BERT of half the depth, without segments."""
 
 from headwork import choices
-from headwork.hub.bert import read_head, write_labels
+from headwork.hub.bert import HeadTensors, read_head, write_labels
 from headwork.hub.family import Family
 from headwork.hub.names import Names, Table
 from headwork.hub.settings import Settings, write_activation
@@ -11,6 +11,7 @@ HEADS: dict[str, type[choices.EncoderHead]] = {
     "DistilBertModel": choices.NoHead,
     "DistilBertForMaskedLM": choices.MaskedLMHead,
     "DistilBertForSequenceClassification": choices.ClassificationHead,
+    "DistilBertForTokenClassification": choices.TokenClassificationHead,
 }
 
 LAYER = "distilbert.transformer.layer.{i}"
@@ -37,14 +38,23 @@ HEAD_NAMES: dict[type[choices.EncoderHead], Table] = {
         "vocab_projector.bias": "head.lm_head.bias",
     },
     choices.ClassificationHead: {"pre_classifier": "head.dense", "classifier": "head.classifier"},
+    choices.TokenClassificationHead: {"classifier": "head.classifier"},
 }
+
+
+HEAD_TENSORS: HeadTensors = {
+    choices.ClassificationHead: ("classifier.weight", "pre_classifier.weight"),
+    choices.MaskedLMHead: ("vocab_transform.weight",),
+    choices.TokenClassificationHead: ("classifier.weight",),
+}
+COPIES = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
 
 
 def names(config: EncoderConfig) -> Names:
     return Names(
         {**LAYER_NAMES, **HEAD_NAMES[type(config.head)]},
         prefix="distilbert.",
-        copies={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
+        copies=COPIES if isinstance(config.head, choices.MaskedLMHead) else {},
         ignored=("distilbert.embeddings.position_ids",),
     )
 
@@ -56,7 +66,7 @@ def config_from(settings: Settings) -> EncoderConfig:
     settings.harmless("sinusoidal_pos_embds", "qa_dropout", "seq_classif_dropout", "tie_weights_")
     return EncoderConfig(
         vocab=settings.count("vocab_size", 30_522),
-        head=read_head(settings, HEADS, activation, of_classes="relu"),
+        head=read_head(settings, HEADS, HEAD_TENSORS, activation, of_classes="relu"),
         d_model=settings.count("dim", 768, alias="hidden_size"),
         n_layers=settings.layers("n_layers", 6, alias="num_hidden_layers"),
         heads=choices.Heads(n_heads=settings.count("n_heads", 12, alias="num_attention_heads")),

@@ -35,7 +35,6 @@ def names(config: DecoderConfig) -> Names:
 
 
 def config_from(settings: Settings) -> DecoderConfig:
-    settings.architecture({"FalconForCausalLM": None})
     settings.only(alibi=False)
     settings.harmless("apply_residual_connection_post_layernorm", "n_embed", "n_head", "n_layer")
     d_model = settings.count("hidden_size", 4544)

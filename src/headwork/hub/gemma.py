@@ -57,7 +57,6 @@ def read_gemma(settings: Settings, *, activation: str, n_kv_heads: int) -> Decod
 
 def gemma_from(settings: Settings) -> DecoderConfig:
     """`hidden_act` of old folders says gelu and means its tanh form."""
-    settings.architecture({"GemmaForCausalLM": None})
     old = {"gelu": "gelu_pytorch_tanh"}
     if settings.values.get("hidden_activation") is not None:
         settings.harmless("hidden_act")
@@ -78,7 +77,6 @@ def gemma_to(config: DecoderConfig) -> dict[str, object]:
 
 def gemma2_from(settings: Settings) -> DecoderConfig:
     """A window in every other layer, capped scores and logits, and a norm on both sides of each branch."""
-    settings.architecture({"Gemma2ForCausalLM": None})
     settings.harmless("hidden_act", "cache_implementation")
     config = read_sandwich(settings, caps=(50.0, 30.0))
     layers = range(0, config.n_layers, 2)
@@ -119,7 +117,6 @@ def gemma2_to(config: DecoderConfig) -> dict[str, object]:
 
 def gemma3_from(settings: Settings) -> DecoderConfig:
     """A window in five layers of six, which have rotary positions of their own; normalised queries and keys."""
-    settings.architecture({"Gemma3ForCausalLM": None, "Gemma3TextModel": None})
     settings.harmless("hidden_act", "cache_implementation")
     every = settings.count("sliding_window_pattern", 6, alias="_sliding_window_pattern")
     rope = settings.values.pop("rope_parameters", None)

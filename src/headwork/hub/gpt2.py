@@ -35,7 +35,6 @@ def names(config: DecoderConfig) -> Names:
 
 
 def config_from(settings: Settings) -> DecoderConfig:
-    settings.architecture({"GPT2LMHeadModel": None})
     settings.only(
         scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, reorder_and_upcast_attn=False, n_special=0
     )

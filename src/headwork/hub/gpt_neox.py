@@ -33,7 +33,6 @@ def names(config: DecoderConfig) -> Names:
 
 
 def config_from(settings: Settings) -> DecoderConfig:
-    settings.architecture({"GPTNeoXForCausalLM": None})
     settings.harmless("classifier_dropout")
     bias = settings.flag("attention_bias", True)
     base, fraction = settings.number("rotary_emb_base", 10_000.0), settings.number("rotary_pct", 0.25)

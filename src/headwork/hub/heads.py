@@ -9,7 +9,7 @@ from torch import nn
 from headwork import choices
 from headwork.checks import with_article
 from headwork.hub.families import FAMILIES, find_family
-from headwork.hub.weights import read_json
+from headwork.hub.pretrained import read_settings
 from headwork.models import EncoderConfig
 from headwork.models.model import describe
 
@@ -66,7 +66,7 @@ def _head_of_classes(
     ]
     head = heads[0]
     if like is not None:
-        settings = read_json(Path(like) / "config.json")
+        settings = read_settings(Path(like))
         head = next((each for each in heads if _is_known(replace(config, head=each), settings)), head)
     return head if pooling is None else replace(head, pooling=pooling)
 

@@ -111,7 +111,6 @@ def write_decoder(config: DecoderConfig) -> dict[str, object]:
 
 
 def llama_from(settings: Settings) -> DecoderConfig:
-    settings.architecture({"LlamaForCausalLM": None})
     settings.harmless("pretraining_tp", "is_llama_config")
     bias = settings.flag("attention_bias", False)
     return read_decoder(settings, n_kv_heads=None, bias=bias, out_bias=bias, ff_bias=settings.flag("mlp_bias", False))
@@ -132,7 +131,6 @@ def llama_to(config: DecoderConfig) -> dict[str, object]:
 
 def mistral_from(settings: Settings) -> DecoderConfig:
     """Every layer has a window of 4096 tokens, unless the settings say another or null."""
-    settings.architecture({"MistralForCausalLM": None})
     config = read_decoder(settings, n_kv_heads=8)
     return replace(config, window=read_window(settings, config.n_layers, default=4096, layers=range(config.n_layers)))
 
@@ -148,7 +146,6 @@ def mistral_to(config: DecoderConfig) -> dict[str, object]:
 
 def qwen2_from(settings: Settings) -> DecoderConfig:
     """Queries, keys and values have a bias, the output has none."""
-    settings.architecture({"Qwen2ForCausalLM": None})
     config = read_decoder(settings, n_kv_heads=32, bias=True)
     return replace(config, window=read_window_of_qwen(settings, config.n_layers))
 
@@ -182,7 +179,6 @@ def qwen2_to(config: DecoderConfig) -> dict[str, object]:
 
 def qwen3_from(settings: Settings) -> DecoderConfig:
     """Queries and keys are normalised, each head by itself."""
-    settings.architecture({"Qwen3ForCausalLM": None})
     bias = settings.flag("attention_bias", False)
     config = read_decoder(settings, n_kv_heads=32, bias=bias, out_bias=bias, d_head=128)
     return replace(with_qk_norm(config), window=read_window_of_qwen(settings, config.n_layers))

@@ -2,7 +2,7 @@
 
 from headwork import choices
 from headwork.hub.family import Family
-from headwork.hub.names import Names, Same, Table
+from headwork.hub.names import Alternative, Alternatives, Names, Same, Table, Zeros
 from headwork.hub.settings import Settings, write_activation
 from headwork.models import EncoderDecoderConfig
 
@@ -34,6 +34,8 @@ TABLE: Table = {
     **_attention("model.decoder.layers.{i}.encoder_attn", "decoder_layers.{i}.cross_attention"),
     "final_logits_bias": Same("lm_head.bias", n_ones=1),
 }
+WITHOUT_BIAS: Alternatives = {"final_logits_bias": Alternative((), Zeros("lm_head.bias"))}
+"""As files of a body alone are: Hugging Face starts the bias of the output at 0."""
 EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
 
 
@@ -44,11 +46,11 @@ def names(config: EncoderDecoderConfig) -> Names:
         prefix="model.",
         copies=dict.fromkeys(EMBEDDINGS, "model.shared.weight"),
         ignored=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
+        instead=WITHOUT_BIAS,
     )
 
 
 def config_from(settings: Settings) -> EncoderDecoderConfig:
-    settings.architecture({"MarianMTModel": None})
     settings.only(
         is_encoder_decoder=True,
         tie_word_embeddings=True,

@@ -69,6 +69,10 @@ class MarianTokenizer:
             pieces += [part] if special else [*([code[0]] if code else []), *processor.encode(rest, out_type=str)]
         return [*(self.ids.get(piece, self.unknown) for piece in pieces), self.end]
 
+    def strings(self, ids: Sequence[int]) -> list[str]:
+        """Each token by itself, as a figure can show it."""
+        return [self._pieces.get(i, "") for i in ids]
+
     def decode(self, ids: Sequence[int]) -> str:
         """The target text of the ids; special tokens say nothing."""
         said = [i for i in ids if i not in (self.unknown, self.end, self.padding)]

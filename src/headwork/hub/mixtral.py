@@ -81,7 +81,6 @@ def _only_experts(settings: Settings) -> None:
 
 
 def mixtral_from(settings: Settings) -> DecoderConfig:
-    settings.architecture({"MixtralForCausalLM": None})
     settings.values.setdefault("rope_theta", 1_000_000.0)
     config = read_decoder(settings, n_kv_heads=8, eps=1e-5)
     window = read_window(settings, config.n_layers, default=None, layers=range(config.n_layers))
@@ -107,7 +106,6 @@ def mixtral_to(config: DecoderConfig) -> dict[str, object]:
 
 def qwen2_moe_from(settings: Settings) -> DecoderConfig:
     """One more expert sees every token, through a gate."""
-    settings.architecture({"Qwen2MoeForCausalLM": None})
     _only_experts(settings)
     config = read_decoder(settings, n_kv_heads=16, bias=settings.flag("qkv_bias", True))
     config = replace(config, window=read_window_of_qwen(settings, config.n_layers))
@@ -123,7 +121,6 @@ def qwen2_moe_from(settings: Settings) -> DecoderConfig:
 
 
 def qwen3_moe_from(settings: Settings) -> DecoderConfig:
-    settings.architecture({"Qwen3MoeForCausalLM": None})
     _only_experts(settings)
     bias = settings.flag("attention_bias", False)
     config = with_qk_norm(read_decoder(settings, n_kv_heads=4, bias=bias, out_bias=bias))

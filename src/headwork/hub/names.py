@@ -7,8 +7,8 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -123,6 +123,19 @@ class OneLess:
 
 
 @dataclass(frozen=True)
+class Zeros:
+    """Zeros, where files may have no tensor for it."""
+
+    ours: str
+
+    def read(self, theirs: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
+        return [torch.zeros(like[0].shape)]
+
+    def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
+        return []
+
+
+@dataclass(frozen=True)
 class Match:
     """A rule with the names that it has in one model."""
 
@@ -135,19 +148,52 @@ Table = Mapping[str | tuple[str, ...], str | Rule]
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """What stands in some files in the place of an entry of the table."""
+
+    theirs: tuple[str, ...]
+    rule: Rule
+
+
+Alternatives = Mapping[str | tuple[str, ...], Alternative]
+
+HEADS = (
+    *("classification_head", "classifier", "cls", "cls_classifier", "distillation_classifier", "lm_head"),
+    *("multiple_choice_head", "pooler", "pre_classifier", "qa_outputs", "score"),
+    *("vocab_layer_norm", "vocab_projector", "vocab_transform"),
+)
+"""What Hugging Face puts on a model: a file may have heads that the model here is built without."""
+
+
+@dataclass(frozen=True)
 class Names:
     """The table of a family: their name (or names) and ours.
 
     `{i}` stands for the number of a layer, and a name without `.weight` or `.bias` for both. `prefix` is that of their
     model without a head, which files may leave out. `copies` are tensors that a file may have once more, each with the
-    name it is a copy of; `ignored` are those that the model here does not need; `old_endings` are those of old files.
+    name it is a copy of; `ignored` are buffers, which are no weights; `left_out` are weights of no use here, as are
+    those of other heads (`HEADS`). `instead` has entries for files that lack those of the table; `old_endings` are
+    those of old files.
     """
 
     table: Table
     prefix: str = ""
     copies: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    instead: Alternatives = field(default_factory=dict)
     old_endings: Mapping[str, str] = field(default_factory=dict)
+
+    def of_files(self, files: Collection[str]) -> "Names":
+        """The same with the entries that these files have."""
+        table: dict[str | tuple[str, ...], str | Rule] = {}
+        for theirs, entry in self.table.items():
+            other = self.instead.get(theirs)
+            if other is None or any(self.find(name, files) for name in _names(theirs)):
+                table[theirs] = entry
+            else:
+                table[other.theirs] = other.rule
+        return replace(self, table=table)
 
     def matches(self, ours: Mapping[str, Tensor]) -> Iterator[Match]:
         """The rules for the tensors of a model, each of which has exactly one."""
@@ -174,22 +220,34 @@ class Names:
             return {name.removeprefix(self.prefix): tensor for name, tensor in written.items()}
         return written
 
-    def find(self, name: str, files: Mapping[str, object]) -> str | None:
+    def find(self, name: str, files: Collection[str]) -> str | None:
         """What a tensor of theirs is called in the files; None if it is not there, nor a copy of it."""
         same = [name, *(copy for copy, original in self.copies.items() if original == name)]
         spelled = [spelling for each in same for spelling in self._spellings(each)]
         return next((spelling for spelling in spelled if spelling in files), None)
 
-    def copies_in(self, name: str, files: Mapping[str, object]) -> list[str]:
+    def copies_in(self, name: str, files: Collection[str]) -> list[str]:
         """The other tensors of the files that must be equal to this one of theirs."""
         same = [name, *(copy for copy, original in self.copies.items() if original == name)]
         found = [spelling for each in same for spelling in self._spellings(each) if spelling in files]
         return [spelling for spelling in found if spelling != self.find(name, files)]
 
     def is_ignored(self, name: str) -> bool:
-        """Whether the model here does well without this tensor of the files."""
-        patterns = [pattern for each in self.ignored for pattern in {each, each.removeprefix(self.prefix)}]
-        return any(re.fullmatch(_pattern(pattern), name) for pattern in patterns)
+        """Whether this tensor of the files is no weight."""
+        return self._is_one_of(self.ignored, name)
+
+    def is_left_out(self, name: str) -> bool:
+        """Whether this tensor is a weight of a head that the model here does not have."""
+        known = {self._root(name) for theirs in (*self.table, *self.copies) for name in _names(theirs)}
+        root = self._root(name)
+        return (root in HEADS and root not in known) or self._is_one_of(self.left_out, name)
+
+    def _root(self, name: str) -> str:
+        return name.removeprefix(self.prefix).partition(".")[0]
+
+    def _is_one_of(self, patterns: Sequence[str], name: str) -> bool:
+        spelled = [pattern for each in patterns for pattern in {each, each.removeprefix(self.prefix)}]
+        return any(re.fullmatch(_pattern(pattern), name) for pattern in spelled)
 
     def _spellings(self, name: str) -> Iterator[str]:
         for spelling in dict.fromkeys((name, name.removeprefix(self.prefix))):

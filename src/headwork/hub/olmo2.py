@@ -20,7 +20,6 @@ def olmo2_names(config: DecoderConfig) -> Names:
 
 
 def config_from(settings: Settings) -> DecoderConfig:
-    settings.architecture({"Olmo2ForCausalLM": None})
     bias = settings.flag("attention_bias", False)
     config = read_decoder(settings, n_kv_heads=None, bias=bias, out_bias=bias, eps=1e-5)
     return replace(with_qk_norm(config, per_head=False), layer=choices.BranchNormLayer())

@@ -33,7 +33,6 @@ def names(config: DecoderConfig) -> Names:
 
 
 def config_from(settings: Settings) -> DecoderConfig:
-    settings.architecture({"PhiForCausalLM": None})
     settings.only(qk_layernorm=False)
     settings.harmless("embd_pdrop")
     n_heads = settings.count("num_attention_heads", 32)

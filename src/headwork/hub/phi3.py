@@ -26,7 +26,6 @@ def phi3_names(config: DecoderConfig) -> Names:
 
 
 def config_from(settings: Settings) -> DecoderConfig:
-    settings.architecture({"Phi3ForCausalLM": None})
     settings.harmless("embd_pdrop", "original_max_position_embeddings")
     config = read_decoder(settings, n_kv_heads=None, eps=1e-5, fraction=1.0)
     window = read_window(settings, config.n_layers, default=None, layers=range(config.n_layers))

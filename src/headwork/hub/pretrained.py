@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,17 +16,20 @@ from torch import Tensor, nn
 from headwork import choices
 from headwork.convert import has_lora, merge_lora
 from headwork.hub.download import find_folder
-from headwork.hub.families import FAMILIES, find_family
+from headwork.hub.families import FAMILIES, find_family, with_model_type
 from headwork.hub.family import Family
 from headwork.hub.gguf_file import GgufFile, is_gguf
 from headwork.hub.names import Names
 from headwork.hub.sentences import with_pooling
-from headwork.hub.weights import SAFETENSORS, Stored, open_weights, read_json
+from headwork.hub.settings import class_name, split_class
+from headwork.hub.weights import SAFETENSORS, Stored, has_weights, open_weights, read_json
 from headwork.models import Description, describe
 from headwork.storage import new_folder, sealed_json, verify
 from headwork.storage.models import CONFIG, explain_config
 
 MANIFEST = "manifest.json"
+OLD_HEADS = {"WithLMHeadModel": "ForConditionalGeneration"}
+"""What T5's class was called."""
 ALONG = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model", "*.spm"),
     *("chat_template*", "generation_config.json", "preprocessor_config.json"),
@@ -33,14 +37,27 @@ ALONG = (
 """Files beside the model that go along when it is saved like another one."""
 
 
+class LeftOutWarning(UserWarning):
+    """A folder has weights beside those of the model that was loaded, or says that it is another model."""
+
+
 def is_pretrained(folder: Path | str) -> bool:
-    """Whether it is a folder of Hugging Face's (`config.json` names a type or class; ours does not) or a GGUF file."""
+    """Whether it is a folder of Hugging Face's or a GGUF file.
+
+    Such a `config.json` names a type or a class of models. An old one may not, but stands beside weights, and has none
+    of the words of ours.
+    """
     if is_gguf(folder):
         return True
+    folder = Path(folder)
     try:
-        return not {"model_type", "architectures"}.isdisjoint(sealed_json.read_json(Path(folder) / CONFIG))
+        keys = sealed_json.read_json(folder / CONFIG).keys()
     except (OSError, sealed_json.DamagedError):
         return False
+    if not keys.isdisjoint({"model_type", "architectures"}):
+        return True
+    is_ours = not keys.isdisjoint({"model", "run", sealed_json.SEAL}) or (folder / MANIFEST).exists()
+    return not is_ours and has_weights(folder)
 
 
 def read_config(folder: Path | str, *, families: Sequence[Family] = FAMILIES) -> Any:
@@ -76,10 +93,19 @@ def open_checkpoint(folder: Path, families: Sequence[Family]) -> Iterator[Opened
         file = GgufFile(folder)
         yield Opened(folder, file.family, file.settings, file.tensors)
         return
-    settings = read_json(folder / CONFIG)
+    settings = read_settings(folder, families)
     family = find_family(settings, families)
     with open_weights(folder) as tensors:
         yield Opened(folder / CONFIG, family, settings, tensors)
+
+
+def read_settings(folder: Path, families: Sequence[Family] = FAMILIES) -> dict[str, object]:
+    """What config.json says, with the model_type that old ones leave to the names of the tensors."""
+    settings = read_json(folder / CONFIG)
+    if settings.get("model_type") is not None:
+        return settings
+    with open_weights(folder) as tensors, explain_config(folder / CONFIG):
+        return with_model_type(settings, tensors.keys(), families)
 
 
 # --- load ------------------------------------------------------------------------------------------------------------
@@ -105,20 +131,38 @@ def load_pretrained(
         files = opened.tensors
         with explain_config(opened.path):
             config = opened.family.read(opened.settings, files.keys())
+        note = note_of_class(opened, config)
         config = with_pooling(config, folder)
         with explain_config(opened.path):
             empty = config.build(device="meta")
-        names, ours = opened.family.names(config), empty.state_dict()
+        names, ours = opened.family.names(config).of_files(files), empty.state_dict()
         check_tensors(names, ours, files, folder)
         dtype = widest(files.values()) if dtype is None else dtype
         model = with_buffers(config, empty, dtype)
         model.load_state_dict(read_tensors(names, ours, files, dtype, folder), assign=True)
+    if note:
+        warnings.warn(f"{folder} {note}", LeftOutWarning, stacklevel=2)
     return model.to(device=device).eval()
+
+
+def note_of_class(opened: Opened, config: Any) -> str | None:
+    """What a folder holds or is said to be beside the model that is loaded from it; None if that is all."""
+    names = opened.family.names(config).of_files(opened.tensors)
+    left_out = [name for name in opened.tensors if names.is_left_out(name)]
+    loaded, said = class_name(opened.family.config_to(config)) or opened.family.name, class_name(opened.settings)
+    head = split_class(said or "")[1]
+    same = bool(head) and split_class(loaded)[1].startswith(OLD_HEADS.get(head, head))
+    if is_gguf(opened.path) or (same and not left_out):
+        return None
+    why = "" if same else ", as its tensors are" + (f", not as {said}" if said is not None else "")
+    without = f", without the tensors {', '.join(left_out)}" if left_out else ""
+    return f"is loaded as {loaded}{why}{without}"
 
 
 def check_tensors(names: Names, ours: Mapping[str, Tensor], files: Mapping[str, Stored], folder: Path) -> None:
     """Raise unless the files hold what the model needs, and nothing else; nothing is read for it but the headers."""
-    problems, left = [], {name for name in files if not names.is_ignored(name)}
+    problems = []
+    left = {name for name in files if not names.is_ignored(name) and not names.is_left_out(name)}
     for match in names.matches(ours):
         wanted = match.rule.write([ours[name] for name in match.ours])
         for name, tensor in zip(match.theirs, wanted, strict=True):
@@ -195,7 +239,7 @@ def save_pretrained(
     adapted by `hw.lora` is written merged.
     """
     model = merge_lora(model) if has_lora(model) else model
-    also: dict[str, object] = {} if like is None else read_json(Path(like) / CONFIG)
+    also: dict[str, object] = {} if like is None else read_settings(Path(like), families)
     config = getattr(model, "config", None)
     if parts := getattr(model, "parts", {}):
         raise ValueError(f"model must be without parts of your own to be written for others, got {parts}")
@@ -235,7 +279,8 @@ def write_with(
 
 def named_labels(labels: Sequence[str], description: Description | None) -> dict[str, object]:
     """The names of the classes in a config.json."""
-    n_classes = description.n_outputs if description is not None and description.output == "class" else 0
+    has_classes = description is not None and description.output in ("class", "token class")
+    n_classes = description.n_outputs if description is not None and has_classes else 0
     if len(labels) != n_classes or len(set(labels)) != n_classes:
         raise ValueError(f"labels must be {n_classes} different names, one for each class, got {list(labels)}")
     return {

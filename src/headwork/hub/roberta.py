@@ -17,6 +17,7 @@ HEADS = {
         "Model": choices.NoHead,
         "ForMaskedLM": choices.MaskedLMHead,
         "ForSequenceClassification": choices.ClassificationHead,
+        "ForTokenClassification": choices.TokenClassificationHead,
     }.items()
     for model in ("Roberta", "XLMRoberta", "Camembert")
 }
@@ -30,6 +31,18 @@ HEAD_NAMES: dict[type[choices.EncoderHead], Table] = {
         "lm_head.bias": "head.lm_head.bias",
     },
     choices.ClassificationHead: {"classifier.dense": "head.dense", "classifier.out_proj": "head.classifier"},
+    choices.TokenClassificationHead: {"classifier": "head.classifier"},
+}
+
+
+HEAD_TENSORS: bert.HeadTensors = {
+    choices.ClassificationHead: ("classifier.out_proj.weight",),
+    choices.MaskedLMHead: ("lm_head.dense.weight",),
+    choices.TokenClassificationHead: ("classifier.weight",),
+}
+COPIES = {
+    "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+    "lm_head.decoder.bias": "lm_head.bias",
 }
 
 
@@ -41,11 +54,8 @@ def names(config: EncoderConfig) -> Names:
             **HEAD_NAMES[type(config.head)],
         },
         prefix="roberta.",
-        copies={
-            "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
-            "lm_head.decoder.bias": "lm_head.bias",
-        },
-        ignored=("roberta.embeddings.position_ids", "roberta.pooler.dense"),
+        copies=COPIES if isinstance(config.head, choices.MaskedLMHead) else {},
+        ignored=("roberta.embeddings.position_ids",),
     )
 
 
@@ -53,7 +63,8 @@ def config_from(settings: Settings) -> EncoderConfig:
     """The activation of the masked language model's head is gelu, whatever that of the layers is."""
     settings.only(pad_token_id=PADDING)
     activation = settings.activation("hidden_act", "gelu")
-    return bert.read_encoder(settings, bert.read_head(settings, HEADS, "gelu"), activation, n_unused=N_UNUSED)
+    head = bert.read_head(settings, HEADS, HEAD_TENSORS, "gelu")
+    return bert.read_encoder(settings, head, activation, n_unused=N_UNUSED)
 
 
 def config_to(config: EncoderConfig) -> dict[str, object]:

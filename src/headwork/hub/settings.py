@@ -1,7 +1,8 @@
 """The keys of a `config.json` from elsewhere: each is read, known to change no number, or refused by name."""
 
 import math
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from headwork.checks import nearest
@@ -40,18 +41,25 @@ HARMLESS = {
         "gradient_checkpointing init_std initializer_factor initializer_range problem_type task_specific_params",
         # how Hugging Face runs the model
         "_attn_implementation _attn_implementation_autoset attn_implementation chunk_size_feed_forward",
-        "output_attentions output_hidden_states output_past return_dict tf_legacy_loss torchscript use_bfloat16",
-        "use_cache",
+        "is_encoder_decoder output_attentions output_hidden_states output_past return_dict sentence_transformers",
+        "tf_legacy_loss torchscript use_bfloat16 use_cache xla_device",
         # labels are counted, see `Settings.n_labels`
         "id2label label2id num_labels _num_labels",
         # the tokenizer, and the ids that it gives to special tokens
         "bos_token_id cls_token_id decoder_start_token_id eos_token_id forced_bos_token_id forced_eos_token_id",
-        "pad_token_id prefix sep_token_id tokenizer_class unk_token_id",
+        "eos_token_ids model_max_length pad_token_id prefix sep_token_id tokenizer_class unk_token_id",
         # how text is generated
         "bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size",
         "exponential_decay_length_penalty length_penalty max_length max_new_tokens min_length no_repeat_ngram_size",
         "num_beam_groups num_beams num_return_sequences output_scores remove_invalid_values repetition_penalty",
         "return_dict_in_generate suppress_tokens temperature top_k top_p transformers.js_config typical_p",
+        "_from_model_config assistant_confidence_threshold assistant_early_exit assistant_ensemble_weight",
+        "assistant_lookbehind cache_config cache_implementation compile_config constraints continuous_batching_config",
+        "disable_compile dola_layers encoder_repetition_penalty epsilon_cutoff eta_cutoff force_words_ids",
+        "forced_decoder_ids generation_config guidance_scale is_assistant low_memory max_cache_len",
+        "max_matching_ngram_size max_time min_new_tokens min_p num_assistant_tokens num_assistant_tokens_schedule",
+        "output_logits penalty_alpha prefill_chunk_size prompt_lookup_num_tokens renormalize_logits sequence_bias",
+        "speculation_type stop_strings target_lookbehind token_healing top_h use_mtp watermarking_config",
     )
     for word in line.split()
 }
@@ -126,14 +134,20 @@ class Settings:
     def activation(self, name: str, default: str) -> Activation:
         return self.one_of(name, ACTIVATIONS, default)
 
-    def architecture(self, options: Mapping[str, Choice]) -> Choice:
-        """What the class stands for that the folder was saved from; the first option if it does not say."""
-        value = self.values.get("architectures")
-        if value is None:
-            return next(iter(options.values()))
-        if not isinstance(value, list) or len(value) != 1 or value[0] not in options:
-            raise ValueError(f"architectures must be one of {', '.join(options)}, got {value!r}")
-        return options[value[0]]
+    @property
+    def class_name(self) -> str | None:
+        """The class that the folder was saved from, as far as it says: a hint, for the tensors say what is there."""
+        return class_name(self.values)
+
+    def has_any(self, tensors: Sequence[str]) -> bool:
+        """Whether one of these is there; nothing is known of a folder without tensors."""
+        return not self.tensors or any(self._has(name) for name in tensors)
+
+    def has_all(self, tensors: Sequence[str]) -> bool:
+        return all(self._has(name) for name in tensors)
+
+    def _has(self, name: str) -> bool:
+        return name in self.tensors
 
     def only(self, **implemented: object) -> None:
         """Settings that may be given, but have no other value here."""
@@ -164,6 +178,26 @@ class Settings:
             told = ", ".join(f"{name} = {self.values[name]!r}" for name in unknown)
             close = hint if hint.startswith("; did") else ""
             raise ValueError(f"config.json must have only settings that Headwork knows, got {told}{close}")
+
+
+def class_name(values: Mapping[str, object]) -> str | None:
+    """The first of the `architectures` in a config.json."""
+    named = values.get("architectures")
+    return named[0] if isinstance(named, list) and named and isinstance(named[0], str) else None
+
+
+CLASS = re.compile(r"(?P<family>.*?)(?P<head>For[A-Z].*|(LMHead|WithLMHead|MT|DoubleHeads)?Model)")
+"""How Hugging Face names its classes: GPT2 and LMHeadModel, Bert and ForMaskedLM."""
+
+
+def split_class(name: str) -> tuple[str, str]:
+    """The family and the head in the name of a class.
+
+    >>> split_class("GPT2LMHeadModel")
+    ('GPT2', 'LMHeadModel')
+    """
+    found = CLASS.fullmatch(name)
+    return (found["family"], found["head"]) if found else (name, "")
 
 
 def write_activation(activation: Activation) -> str:

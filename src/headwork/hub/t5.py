@@ -50,7 +50,6 @@ def names(config: EncoderDecoderConfig) -> Names:
 
 
 def config_from(settings: Settings) -> EncoderDecoderConfig:
-    settings.architecture({"T5ForConditionalGeneration": None, "T5WithLMHeadModel": None})
     settings.only(is_encoder_decoder=True)
     settings.harmless("n_positions", "classifier_dropout")
     n_layers = settings.layers("num_layers", 6, alias="num_hidden_layers")

@@ -9,6 +9,7 @@ from headwork.extras import need
 from headwork.hub.chat import render_chat
 from headwork.hub.download import find_folder
 from headwork.hub.gguf_file import GgufFile, is_gguf
+from headwork.hub.pretrained import read_settings
 from headwork.hub.vocabularies import read_vocabulary
 from headwork.storage import DamagedError
 from headwork.storage.sealed_json import read_json, read_text
@@ -57,7 +58,7 @@ class PretrainedTokenizer:
             with _explain(f"{path} is damaged"):
                 tokenizer = tokenizers.Tokenizer.from_str(text)
         else:
-            tokenizer = read_vocabulary(Path(folder), _settings(Path(folder) / "config.json").get("model_type"))
+            tokenizer = read_vocabulary(Path(folder), _model_type(Path(folder)))
         tokenizer.no_padding()
         tokenizer.no_truncation()
         return cls(
@@ -156,6 +157,14 @@ def _explain(what: str) -> Iterator[None]:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise DamagedError(f"{what}: {error}") from None
         raise
+
+
+def _model_type(folder: Path) -> object:
+    """None where neither the settings nor the names of the tensors say it: a tokenizer can stand alone."""
+    try:
+        return read_settings(folder)["model_type"]
+    except (ValueError, DamagedError):
+        return None
 
 
 def _end_ids(folder: Path) -> list[int]:

@@ -48,11 +48,10 @@ TABLE: Table = {
 
 
 def names(config: VisionTransformerConfig) -> Names:
-    return Names(TABLE, prefix="vit.", ignored=("vit.pooler.dense",))
+    return Names(TABLE, prefix="vit.")
 
 
 def config_from(settings: Settings) -> VisionTransformerConfig:
-    settings.architecture({"ViTForImageClassification": None})
     return read_vit(settings)
 
 

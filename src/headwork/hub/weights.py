@@ -18,6 +18,9 @@ from headwork.storage.sealed_json import parse_json, read_text
 
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 INDEX = ".index.json"
+OTHERS = (".h5", ".msgpack", ".ckpt.index", ".onnx", ".safetensors", ".bin", ".pt", ".pth")
+"""How files end that weights are in as well, of TensorFlow, Flax and ONNX, or under another name."""
+LFS = b"version https://git-lfs"
 DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 """Of real numbers; the rest (integers, booleans, 8 bits) are weights that were quantised, or no weights."""
 
@@ -69,7 +72,14 @@ def open_weights(folder: Path) -> Iterator[dict[str, Stored]]:
             if (folder / (kind + INDEX)).is_file():
                 yield _open_shards(folder / (kind + INDEX), read, stack)
                 return
-        raise ValueError(f"folder must hold {SAFETENSORS}, {PICKLE} or the index of one in parts, got {folder}")
+        others = sorted(path.name for end in OTHERS for path in folder.glob(f"*{end}"))
+        got = f"{folder}, whose weights are in {', '.join(others)}" if others else folder
+        raise ValueError(f"folder must hold {SAFETENSORS}, {PICKLE} or the index of one in parts, got {got}")
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether there is anything that `open_weights` reads."""
+    return any((folder / (kind + end)).is_file() for kind in (SAFETENSORS, PICKLE) for end in ("", INDEX))
 
 
 def _open_shards(index: Path, read: Any, stack: ExitStack) -> dict[str, Stored]:
@@ -96,6 +106,7 @@ def _open_safetensors(path: Path, stack: ExitStack) -> dict[str, Stored]:
 
 
 def _open_pickle(path: Path, stack: ExitStack) -> dict[str, Stored]:
+    check_is_there(path)
     return {name: _InPickle(tensor) for name, tensor in read_pickle(path).items()}
 
 
@@ -104,6 +115,7 @@ def _explain(path: Path) -> Iterator[None]:
     try:
         yield
     except SafetensorError as error:
+        check_is_there(path)
         with path.open("rb") as file:
             start = file.read(4)
         if start.startswith((b"PK", b"\x80")):
@@ -111,8 +123,17 @@ def _explain(path: Path) -> Iterator[None]:
         raise DamagedError(f"{path} is damaged: {error}") from None
 
 
+def check_is_there(path: Path) -> None:
+    """Raise for what Git leaves in the place of a large file that was not fetched."""
+    with path.open("rb") as file:
+        if file.read(len(LFS)) == LFS:
+            raise DamagedError(f"{path} is a pointer of Git LFS, not the file itself: `git lfs pull` fetches it")
+
+
 def read_json(path: Path) -> dict[str, object]:
     """The object in a file of somebody else's folder, which may lack it."""
     if not path.exists():
-        raise ValueError(f"folder must hold a {path.name}, got {path.parent}")
+        others = sorted(other.name for other in path.parent.glob(f"*{path.name}"))
+        got = f"{path.parent} with {', '.join(others)}: rename it" if len(others) == 1 else path.parent
+        raise ValueError(f"folder must hold a {path.name}, got {got}")
     return parse_json(read_text(path), path)

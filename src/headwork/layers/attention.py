@@ -33,6 +33,9 @@ from headwork.layers.linear import HeadwiseLinear, OneToken, affine, linear
 from headwork.layers.norm import AnyNorm, make_norm
 from headwork.layers.positions import LearnedShifts, RelativeShifts, Rotation
 
+OF_OTHERS = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "out", "out_proj": "out"}
+"""What the four maps are called in many other modules, whose state dicts can be loaded."""
+
 
 class MultiHeadAttention(nn.Module):
     """Attend from x to itself, or to a memory: softargmax(beta q k^T) v for each head, then a linear map of all heads.
@@ -121,6 +124,15 @@ class MultiHeadAttention(nn.Module):
         self.weights = LazyHookPoint("batch head query key")
         self.heads = HookPoint("batch query head d_value")
         self.out = linear(n_heads * d_value, self.d_out, bias=bias if out_bias is None else out_bias)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """A state dict with the names of others becomes one with ours, before PyTorch reads it."""
+        for theirs, ours in OF_OTHERS.items():
+            for part in ("weight", "bias"):
+                name, own = f"{prefix}{theirs}.{part}", f"{prefix}{ours}.{part}"
+                if name in state_dict and own not in state_dict:
+                    state_dict[own] = state_dict.pop(name)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(
         self,

@@ -268,7 +268,8 @@ def find_model(folder: Path) -> Path:
         rule = "have a checkpoint that was evaluated"
         raise ValueError(f"run must {rule}, got {folder}, which has none: `headwork train --resume {folder}` goes on")
     if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
-        raise ValueError(f"folder must hold a model ({CONFIG} and {WEIGHTS}), got {folder}")
+        missing = " and no ".join(name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file())
+        raise ValueError(f"folder must hold a model ({CONFIG} and {WEIGHTS}), got {folder} with no {missing}")
     return folder
 
 
