@@ -724,6 +724,18 @@ def test_scores_at_the_ends_of_float32_make_no_nan(scores, hard, mean, beta, mas
         torch.testing.assert_close(weights, x.detach().mul(beta).softmax(-1).nan_to_num(0.0))
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0, 1e30])
+def test_a_score_of_plus_infinity_makes_its_own_row_nan_as_torch_does(beta):
+    scores = torch.tensor([[1.0, math.inf], [1.0, 2.0]])
+    weights = softargmax(scores, beta)
+    assert weights[0].isnan().all()
+    assert torch.equal(weights[1:], softargmax(scores[1:], beta))
+
+
+def test_scores_of_plus_infinity_share_under_hard_attention():
+    assert softargmax(torch.tensor([[1.0, math.inf, math.inf]]), math.inf).tolist() == [[0.0, 0.5, 0.5]]
+
+
 def fading_scores(n_key=401):
     """Weights from nearly 1 down through the numbers that are not normal to 0."""
     return torch.stack([-torch.linspace(0, 120, n_key), torch.linspace(-110, 3, n_key)])

@@ -28,7 +28,8 @@ def softargmax(
 
     The inverse temperature `beta` runs from 0 (the mean of what is visible) to infinity (hard
     attention: the largest score takes all, ties share, and no gradient reaches the scores). A score of
-    -inf hides its key as well. Half precision is computed in float32. A weight below the smallest normal
+    -inf hides its key as well; with one of +inf, as with NaN, the row is NaN, as in `torch.softmax` (but for beta=inf,
+    where all scores of +inf share). Half precision is computed in float32. A weight below the smallest normal
     number (1e-38 in float32) is exactly 0 and passes no gradient: on many processors each product with
     such a number takes a hundred cycles.
 
