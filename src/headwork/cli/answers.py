@@ -4,7 +4,6 @@ import base64
 import csv
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -29,9 +28,9 @@ class Answers:
     def __enter__(self) -> "Answers":
         if self.out is not None:
             self.out.parent.mkdir(parents=True, exist_ok=True)
-            self.rows, self.whole = (
-                self.out.with_name(f".{self.out.name}.{os.getpid()}.{end}") for end in ("rows", "part")
-            )
+            from headwork.storage.folders import staging_path
+
+            self.rows, self.whole = staging_path(self.out), staging_path(self.out)
             self.file = _open(self.rows)
         return self
 
