@@ -8,18 +8,23 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwork.checks import check_file
 from headwork.data.found import Skipped
 from headwork.extras import need
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
-LONGEST_FIELD = 2**27
+LONGEST_FIELD = 2**24
+"""Characters of a cell in a CSV file."""
 LONGEST_NAME, N_NAMES = 40, 20
 """Of columns, in a message."""
 LARGEST_ARRAY = 2**30
 """Bytes of a JSON array, which is read at once."""
+LARGEST_UNPACKED, MOST_UNPACKED = 2**30, 1000
+"""Bytes in the rows of a Parquet file: so many, or so many times those of the file."""
+ROWS_AT_ONCE, LARGE_COLUMN = 64, 2**24
+"""Of a Parquet file; one row, where a column is larger than so many bytes and was packed as if it repeated itself."""
 
 
 class Row(NamedTuple):
@@ -238,13 +243,15 @@ def _parquet(path: Path) -> Iterator[Row]:
     import pyarrow.parquet as pq
 
     check_file(path, "data", math.inf)
+    n_packed = path.stat().st_size
+    most = max(LARGEST_UNPACKED, MOST_UNPACKED * n_packed)
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"data must be a Parquet file that can be read, got {path} ({error})") from None
     with file:
-        number = 0
-        batches = file.iter_batches()
+        number = n_bytes = 0
+        batches = file.iter_batches(_rows_at_once(file.metadata))
         while True:
             try:
                 part = next(batches, None)
@@ -254,4 +261,29 @@ def _parquet(path: Path) -> Iterator[Row]:
                 return
             for values in part.to_pylist():
                 number += 1
+                n_bytes += _n_bytes(values)
+                if n_bytes > most:
+                    found = f"{n_bytes:,} in the first {number:,} rows of {path}, which has {n_packed:,}"
+                    raise ValueError(f"data must have at most {most:,} bytes when it is unpacked, got {found}")
                 yield Row(f"{path}, row {number}", values)
+
+
+def _rows_at_once(metadata: Any) -> int:
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    columns = (group.column(i) for group in groups for i in range(group.num_columns))
+    sizes = ((column.total_uncompressed_size, column.total_compressed_size) for column in columns)
+    is_dense = any(whole > LARGE_COLUMN and whole > MOST_UNPACKED * packed for whole, packed in sizes)
+    return 1 if is_dense else ROWS_AT_ONCE
+
+
+def _n_bytes(value: object) -> int:
+    """About how much memory a value takes, without what Python adds."""
+    match value:
+        case str() | bytes():
+            return len(value)
+        case dict():
+            return sum(map(_n_bytes, value.values()))
+        case list():
+            return sum(map(_n_bytes, value))
+        case _:
+            return 8
