@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, TextIO
 
+from headwork.tables import one_line
+
 ENDINGS = (".csv", ".json", ".jsonl")
 OUT_HELP = "Write the answers to this new file: .csv, .json or .jsonl."
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -37,7 +39,7 @@ class Answers:
     def add(self, answer: Mapping[str, Any], line: str, asked: Mapping[str, Any] = NOTHING) -> None:
         """One answer: a row for the file, behind what the user's own table has in that row; or a line to print."""
         if self.file is None:
-            print(line, flush=True)
+            print(one_line(line), flush=True)
         else:
             self.file.write(to_json([asked, answer]) + "\n")
         self.n += 1
