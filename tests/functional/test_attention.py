@@ -607,6 +607,11 @@ def test_a_mask_that_is_not_boolean_is_refused_with_what_to_write_instead(as_use
         attend(q, k, v, visible=torch.ones(QUERY, KEY, dtype=dtype))
 
 
+def test_scores_that_are_no_tensor_are_refused(as_users_run_it):
+    with pytest.raises(TypeError, match=r"scores must be a tensor, got \[\[1.0\]\]"):
+        softargmax([[1.0]])
+
+
 @both_paths
 def test_keys_and_values_of_different_number_are_refused(as_users_run_it, attend):
     q, k, v = random_qkv()

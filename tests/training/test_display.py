@@ -36,13 +36,13 @@ def test_a_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         assert words in text
 
 
-def test_a_label_draws_no_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_label_draws_no_line_of_its_own(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    lines, bar = io.StringIO(), io.StringIO()
-    for listener in (Lines(lines), Bar(Console(file=bar, force_terminal=True, width=120))):
+    bar = io.StringIO()
+    for listener in (Lines(), Bar(Console(file=bar, force_terminal=True, width=120))):
         listener.say("2 classes: cat\nheadwork: done (3)")
-    for file in (lines, bar):
-        assert "cat\\nheadwork: done (3)" in file.getvalue()
+    for said in (capsys.readouterr().err, bar.getvalue()):
+        assert "cat\\nheadwork: done (3)" in said
 
 
 def test_plain_lines_elsewhere(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

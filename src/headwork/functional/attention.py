@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from headwork.checks import check_type
 from headwork.functional.processor import check_products, has_numbers
 from headwork.functional.relative import not_ahead
 
@@ -40,6 +41,7 @@ def softargmax(
     >>> softargmax(torch.tensor([[1.0, 2.0]]), visible=torch.tensor([[False, False]]))
     tensor([[0., 0.]])
     """
+    check_type(Tensor, "a tensor", scores=scores)
     check_beta(beta)
     check_visible(visible, scores.shape)
     precise = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
