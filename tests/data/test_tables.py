@@ -276,6 +276,19 @@ def test_a_cell_that_is_too_long_is_refused(tmp_path: Path) -> None:
         list(read_rows(path))
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_a_line_that_is_too_long_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr("headwork.data.table_files.LONGEST_LINE", 100)
+    path = tmp_path / f"own.{ending}"
+    path.write_text("text\n" + "x" * 99 + "\n")
+    assert len(list(read_rows(path))) == 1
+    path.write_text("text\n" + "x" * 200)
+    with pytest.raises(ValueError, match=rf"at most 100 bytes, got more in line 2 of .*own\.{ending}"):
+        list(read_rows(path))
+
+
 def test_wrong_folders(tmp_path: Path) -> None:
     write(tmp_path / "own.csv")
     with pytest.raises(

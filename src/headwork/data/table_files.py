@@ -15,8 +15,8 @@ from headwork.data.found import Skipped
 from headwork.extras import need
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
-LONGEST_FIELD = 2**24
-"""Characters of a cell in a CSV file."""
+LONGEST_FIELD, LONGEST_LINE = 2**24, 2**26
+"""Characters of a cell and bytes of a line in a CSV or TSV file."""
 LONGEST_NAME, N_NAMES = 40, 20
 """Of columns, in a message."""
 LARGEST_ARRAY = 2**30
@@ -68,14 +68,18 @@ def read_rows(path: Path, columns: Sequence[str] | None = None, empty_lines: Ski
             raise ValueError(f"a table must end in one of {', '.join(TABLE_ENDINGS)}, got {ending or 'none'} in {path}")
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, longest: int = -1) -> Iterator[str]:
     """The lines of a UTF-8 file without their ends, one at a time; raise with the line of a byte that is not UTF-8.
+
+    A line of `longest` bytes without an end is an error before it is read to its end; -1 is no limit.
 
     A line ends with a line feed and nothing else: texts have other separators inside them.
     """
     check_file(path, "data", math.inf)
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(lambda: file.readline(longest), b""), start=1):
+            if len(line) == longest and not line.endswith(b"\n"):
+                raise ValueError(f"lines must have at most {longest:,} bytes, got more in line {number} of {path}")
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
@@ -159,7 +163,7 @@ def _cells(path: Path, empty_lines: Skipped) -> Iterator[tuple[int, list[str]]]:
 
 
 def _all_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    lines = read_lines(path)
+    lines = read_lines(path, LONGEST_LINE)
     if path.suffix.lower() == ".tsv":
         yield from ((number, line.split("\t") if line else []) for number, line in enumerate(lines, start=1))
         return
