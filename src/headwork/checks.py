@@ -10,14 +10,14 @@ from typing import Annotated
 
 
 def check_positive(**counts: int | None) -> None:
-    """Counts and widths are 1 or more (None: not given).
+    """Counts and widths are 1 or more (None: not given), and True is no number.
 
     >>> check_positive(n_heads=0)
     Traceback (most recent call last):
     ValueError: n_heads must be 1 or more, got 0
     """
     for name, count in counts.items():
-        if count is not None and count < 1:
+        if count is not None and (count is True or count < 1):
             raise ValueError(f"{name} must be 1 or more, got {count}")
 
 

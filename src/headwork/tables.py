@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from html import escape
 
 Cell = str | int | float | None
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Of a terminal, of the direction of writing, and halves of surrogate pairs, which no encoding has.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
@@ -15,7 +16,16 @@ def printable(text: str) -> str:
     >>> print(printable(chr(27) + "[31mred"))
     \\x1b[31mred
     """
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str) -> str:
+    """The text with its line ends written out as well: a label or the name of a file must not draw a line of its own.
+
+    >>> print(one_line("cat" + chr(10) + "dog"))
+    cat\\ndog
+    """
+    return printable(text).replace("\n", "\\n")
 
 
 def show(value: Cell) -> str:
@@ -76,7 +86,7 @@ class Table:
 
     def text(self) -> str:
         """The table in columns of a fixed width, for a terminal."""
-        lines = [self.columns, *(tuple(map(show, row)) for row in self.rows)]
+        lines = [[one_line(show(cell)) for cell in row] for row in (self.columns, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         sides = [">" if right else "<" for _, right in self._columns()]
         return "\n".join(

@@ -37,6 +37,17 @@ def test_a_line_is_not_a_row(tmp_path: Path) -> None:
     assert [asked.shown("source") for asked in found] == [{"source": "one"}, {"source": ""}, {"source": "two, three"}]
 
 
+def test_two_that_write_one_file_do_not_mix(tmp_path: Path) -> None:
+    """As threads of one process do; the last that is done has it, whole."""
+    with Answers(tmp_path / "out.jsonl", quiet=True) as slow:
+        slow.add({"predicted": "slow"}, "")
+        with Answers(tmp_path / "out.jsonl", quiet=True) as fast:
+            fast.add({"predicted": "fast"}, "")
+        slow.add({"predicted": "slow"}, "")
+    assert (tmp_path / "out.jsonl").read_text() == 2 * '{"predicted": "slow"}\n'
+    assert list(tmp_path.iterdir()) == [tmp_path / "out.jsonl"]
+
+
 @pytest.mark.parametrize("ending", ["csv", "json", "jsonl"])
 def test_nothing_is_left_of_answers_that_fail(tmp_path: Path, ending: str) -> None:
     def fail() -> None:

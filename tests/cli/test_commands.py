@@ -112,6 +112,9 @@ def test_a_figure_is_drawn(capsys, tmp_path, name):
         (["lab", "temperature", "--out", "{this_file}"], "out must be a folder, got the file {this_file}"),
         (["trian"], "command 'trian' is not known; did you mean 'train'?"),
         (["train", "dats", "--help"], "recipe 'dats' is not known; did you mean 'dates'?"),
+        (["train", ""], "recipe '' is not known; there are digits-vit, "),
+        (["train", "--import", "../x"], "module must be a name such as my_module or my_package.my_module, got '../x'"),
+        (["train", "--import", ""], "module must be a name such as my_module or my_package.my_module, got ''"),
     ],
 )
 def test_asking_wrongly_is_exit_code_2_and_says_why(capsys, arguments, message):

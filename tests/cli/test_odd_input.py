@@ -370,6 +370,27 @@ def test_control_characters_do_not_reach_a_terminal(
     assert "\x9b" not in said
 
 
+def test_a_label_or_the_name_of_a_file_draws_no_line_of_its_own(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = hw.data.Digits().load()
+    labels = tuple(f"{i}\nheadwork: failed\u202e" for i in range(10))
+    hostile = Dataset(data.train, data.valid, data.test, replace(data.task, labels=labels))
+    hw.train(hw.training.open_run(runs / "vit-2").config.model, hostile, ONE_STEP, out=tmp_path / "a\nrun")
+    digit, bad = write_digit(tmp_path / "a\nheadwork: digit.png"), tmp_path / "a\nheadwork: bad.png"
+    bad.write_text("no image")
+    out, err = say(capsys, "predict", tmp_path / "a\nrun", digit, bad, "--skip-bad", "--top", 1)
+    assert len(out.splitlines()) == 1
+    assert "a\\nheadwork: digit.png: " in out
+    assert "\\nheadwork: failed\\u202e" in out
+    assert [line[:17] for line in err.splitlines() if line.startswith("headwork: ")] == [
+        "headwork: skipped",
+        "headwork: skipped",
+    ]
+    out, _ = say(capsys, "compare", tmp_path / "a\nrun", runs / "vit-2")
+    assert "a\\nrun" in out
+
+
 def test_a_file_gets_what_a_model_writes_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     monkeypatch.setattr("sys.stdout", file)

@@ -117,6 +117,11 @@ def test_a_module_that_cannot_be_imported(text: str, what: str, capsys: pytest.C
     assert f"failed: {what}" in capsys.readouterr().err
 
 
+def test_own_code_that_ends_the_program_has_not_done_what_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "sys:exit"]) == 1
+    assert "failed: your own code ended the program, with exit code None" in capsys.readouterr().err
+
+
 def test_what_we_refuse_is_still_asked_wrongly_and_says_who_called(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "stranger:wrong_use"]) == 2
     said = capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -186,15 +185,14 @@ def test_images_in_a_parquet_file_here(hub: Path, tmp_path: Path) -> None:
     assert sizes(ImageFolder(path=str(tmp_path / "own.parquet"), size=(6, 5)).load()) == [24, 3, 3]
 
 
-def test_another_process_is_sooner(hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_or_thread_is_sooner(hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_images(tmp_path / "own.parquet", range(30))
-    parts, read, others = {"": [tmp_path / "own.parquet"]}, parquet_images.read_images, [os.getpid() + 1]
+    parts, read, others = {"": [tmp_path / "own.parquet"]}, parquet_images.read_images, ["another"]
 
     def read_while_another_writes(file: Path, folders: dict[str, str]) -> Iterator[tuple[str, bytes, str]]:
         while others:
-            with monkeypatch.context() as patched:
-                patched.setattr(os, "getpid", others.pop)
-                parquet_images.write_images(parts, "digest")
+            others.pop()
+            parquet_images.write_images(parts, "digest")
         yield from read(file, folders)
 
     monkeypatch.setattr(parquet_images, "read_images", read_while_another_writes)

@@ -105,6 +105,15 @@ def test_an_image_that_cannot_be_read_is_named(bad: str, tmp_path: Path) -> None
         read_image(path, (5, 7), 1)
 
 
+@pytest.mark.parametrize("size", [(2_000_000, 1), (1, 2_000_000)])
+def test_an_image_that_is_almost_a_line_is_named(size: tuple[int, int], tmp_path: Path) -> None:
+    """Pillow runs out of memory when it makes one of 80 million pixels smaller."""
+    path = tmp_path / "line.png"
+    Image.new("1", size).save(path)
+    with pytest.raises(ValueError, match=r"at most 1,048,576 pixels in a line, got .*line\.png with .*2,000,000"):
+        read_image(path, (5, 7), 1)
+
+
 def test_a_pipe_and_a_device_are_refused_at_once(tmp_path: Path) -> None:
     """Nobody writes into the pipe, and /dev/zero never ends: opening either would wait for ever."""
     os.mkfifo(tmp_path / "pipe.png")

@@ -9,6 +9,7 @@ import struct
 import tarfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -375,6 +376,25 @@ def test_offline_it_is_said_where_to_put_it(server: Server) -> None:
         ConnectionError, match=r"refused.*Bring http://127.0.0.1:1/x.bin to .*cache/data/x .*--data-dir"
     ):
         known.find()
+
+
+def test_threads_of_one_process_fetch_a_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second comes while the first fetches, and waits."""
+    fetched, never = list[Path](), threading.Event()
+    known = KnownSet("X", ("x",), ("x.bin",), (Remote("http://127.0.0.1:1/x.bin", "md5:0"),))
+    monkeypatch.setattr(KnownSet, "find_here", lambda *_: None)
+
+    def slow_fetch(remote: Remote, folder: Path, what: str) -> None:
+        fetched.append(folder)
+        never.wait(0.3)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / remote.name).touch()
+
+    monkeypatch.setattr(download, "fetch", slow_fetch)
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda _: known.find(), range(2)))
+    assert found[0] == found[1]
+    assert len(fetched) == 1
 
 
 def test_a_set_that_is_not_as_published_is_said(tmp_path: Path) -> None:

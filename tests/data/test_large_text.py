@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from headwork.data import BytePairs, Characters, MaskedText, TextFile, Tokenizer, bundled_text
 from headwork.data.bundled_text import read_pieces
+from headwork.data.mapped_tokens import mapped_tokens
 
 
 @settings(max_examples=60, deadline=None)
@@ -31,6 +33,20 @@ def test_the_pieces_are_the_text_and_their_tokens_are_its_tokens(tmp_path_factor
     if all(piece.endswith("\n") for piece in pieces[:-1]):  # else there was no place to cut
         tokenizer = Tokenizer.byte_pairs([whole * 3], 270)
         assert [i for piece in pieces for i in tokenizer.encode(piece)] == tokenizer.encode(whole)
+
+
+def test_two_that_write_one_file_of_tokens_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As threads of one process do: the second begins and ends while the first writes."""
+    monkeypatch.setenv("HEADWORK_CACHE", str(tmp_path))
+
+    def pieces(others: list[Iterator[torch.Tensor]]) -> Iterator[torch.Tensor]:
+        yield torch.tensor([1, 2], dtype=torch.int32)
+        for other in others:
+            assert mapped_tokens("the same", other).tolist() == [1, 2, 3]
+        yield torch.tensor([3], dtype=torch.int32)
+
+    assert mapped_tokens("the same", pieces([pieces([])])).tolist() == [1, 2, 3]
+    assert len(list((tmp_path / "tokens").iterdir())) == 1
 
 
 @pytest.mark.parametrize("tokenizer", [Characters(), BytePairs(n_tokens=280)])

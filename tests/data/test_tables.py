@@ -240,6 +240,55 @@ def test_wrong_files(tmp_path: Path, name: str, content: bytes, message: str) ->
         TextTable(path=str(path)).load()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("n_bytes", [10**6, 3 * 10**7])
+@pytest.mark.parametrize("store_schema", [True, False], ids=["dictionary", "plain"])
+def test_a_small_parquet_file_of_gigabytes_is_refused_in_little_memory(
+    tmp_path: Path, n_bytes: int, store_schema: bool
+) -> None:
+    """The text is there once, and each of the rows, of 3 GB together, says its number."""
+    rows = pa.DictionaryArray.from_arrays(pa.array([0] * (3 * 10**9 // n_bytes), pa.int32()), pa.array(["x" * n_bytes]))
+    path = tmp_path / "own.parquet"
+    pq.write_table(pa.table({"text": rows}), path, compression="zstd", store_schema=store_schema)
+    assert path.stat().st_size < 10_000
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        with pytest.raises(ValueError, match=r"at most 1,073,741,824 bytes .* got 1,.* rows of .*own\.parquet, which"):
+            for _ in read_rows(path):
+                pass
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < 3 * 10**8
+
+
+def test_the_rows_of_a_parquet_file_that_is_read_in_parts(tmp_path: Path) -> None:
+    rows = [{"text": f"text {i}", "image": {"bytes": bytes(i % 7)}, "tags": ["a"] * (i % 3)} for i in range(1000)]
+    found = list(read_rows(write(tmp_path / "own.parquet", rows)))
+    assert [row.values for row in found] == rows
+    assert found[-1].place.endswith("own.parquet, row 1000")
+
+
+def test_a_cell_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("text,label\n" + "x" * 17_000_000 + ",1\n")
+    with pytest.raises(ValueError, match=r"own\.csv must be a CSV file.*field limit \(16777216\), near line"):
+        list(read_rows(path))
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_a_line_that_is_too_long_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr("headwork.data.table_files.LONGEST_LINE", 100)
+    path = tmp_path / f"own.{ending}"
+    path.write_text("text\n" + "x" * 99 + "\n")
+    assert len(list(read_rows(path))) == 1
+    path.write_text("text\n" + "x" * 200)
+    with pytest.raises(ValueError, match=rf"at most 100 bytes, got more in line 2 of .*own\.{ending}"):
+        list(read_rows(path))
+
+
 def test_wrong_folders(tmp_path: Path) -> None:
     write(tmp_path / "own.csv")
     with pytest.raises(

@@ -59,6 +59,8 @@ def test_a_question_survives_json(data: dict[str, object]) -> None:
         ([1], "must be an object"),
         ({}, "question must be one of Describe"),
         ({"question": "Delete"}, "question must be one of"),
+        ({"question": []}, r"question must be one of .* got '\[\]'"),
+        ({"question": {}}, "question must be one of"),
         ({"question": "Map"}, "Map needs about"),
         ({"question": "Map", "about": 3, "attention": 0, "head": 0}, "Map.about must be an object"),
         ({"question": "Map", "about": {}, "attention": 0.5, "head": 0}, "Map.attention must be a int"),

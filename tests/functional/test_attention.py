@@ -607,6 +607,11 @@ def test_a_mask_that_is_not_boolean_is_refused_with_what_to_write_instead(as_use
         attend(q, k, v, visible=torch.ones(QUERY, KEY, dtype=dtype))
 
 
+def test_scores_that_are_no_tensor_are_refused(as_users_run_it):
+    with pytest.raises(TypeError, match=r"scores must be a tensor, got \[\[1.0\]\]"):
+        softargmax([[1.0]])
+
+
 @both_paths
 def test_keys_and_values_of_different_number_are_refused(as_users_run_it, attend):
     q, k, v = random_qkv()
@@ -722,6 +727,18 @@ def test_scores_at_the_ends_of_float32_make_no_nan(scores, hard, mean, beta, mas
         torch.testing.assert_close(weights, torch.tensor([hard]))
     else:
         torch.testing.assert_close(weights, x.detach().mul(beta).softmax(-1).nan_to_num(0.0))
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0, 1e30])
+def test_a_score_of_plus_infinity_makes_its_own_row_nan_as_torch_does(beta):
+    scores = torch.tensor([[1.0, math.inf], [1.0, 2.0]])
+    weights = softargmax(scores, beta)
+    assert weights[0].isnan().all()
+    assert torch.equal(weights[1:], softargmax(scores[1:], beta))
+
+
+def test_scores_of_plus_infinity_share_under_hard_attention():
+    assert softargmax(torch.tensor([[1.0, math.inf, math.inf]]), math.inf).tolist() == [[0.0, 0.5, 0.5]]
 
 
 def fading_scores(n_key=401):

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from headwork import functional as hf
@@ -178,6 +179,31 @@ def test_dropout_keeps_the_mean_and_is_off_unless_asked_for():
     survivors = many * KEY * 0.7
     torch.testing.assert_close(survivors, survivors.round(), rtol=0, atol=1e-4)
     assert survivors.round().unique().numel() > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_program_of_torch_export_keeps_the_dropout(causal):
+    class Attention(nn.Module):
+        def forward(self, q, visible):
+            return fused_attention(q, q, q, visible=visible, causal=causal, dropout=0.5)
+
+    q, visible = torch.randn(1, 2, KEY, D_HEAD), masks.padding(torch.tensor([4]), KEY)
+    program = torch.export.export(Attention(), (q, visible)).module()
+    mean = torch.stack([program(q, visible) for _ in range(2000)]).mean(0)
+    assert not torch.equal(program(q, visible), program(q, visible))
+    torch.testing.assert_close(mean, fused_attention(q, q, q, visible=visible, causal=causal), rtol=0, atol=0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("learns", [False, True])
+def test_nan_that_only_mask_and_future_together_hide_goes_nowhere(dtype, learns):
+    """The mask hides the second value from the second query, the future hides it from the first."""
+    v = torch.tensor([[[1.0, 1.0], [math.nan, math.nan]]], dtype=dtype)
+    visible = torch.tensor([[True, True], [True, False]])
+    q = torch.ones(1, 2, 4, dtype=dtype).requires_grad_(learns)
+    out = fused_attention(q, q, v, visible=visible, causal=True)
+    assert torch.equal(out, torch.ones_like(out))
 
 
 @pytest.mark.parametrize("dropout", [-0.5, 1.5])

@@ -294,6 +294,19 @@ def test_a_hostile_pickle_is_not_executed(wrap: Callable[[object, Any], None], t
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_of_few_numbers_that_are_repeated(zipped: bool, tmp_path: Path) -> None:
+    """By a stride of 0, three thousand bytes can be a model of any size."""
+    folder = folder_of("gpt2", tmp_path)
+    tensors = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    tensors["transformer.wte.weight"] = torch.zeros(1).expand(37, 21)
+    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+    message = r"pytorch_model.bin must hold .* got 4 bytes for the 3,108 of transformer.wte.weight, of shape \(37, 21\)"
+    with pytest.raises(DamagedError, match=message):
+        load_pretrained(folder)
+
+
 @pytest.mark.parametrize("content", [[torch.zeros(2)], {"transformer.wte.weight": 3}, "text"], ids=str)
 def test_a_pickle_of_something_else(content: object, tmp_path: Path) -> None:
     folder = folder_of("gpt2", tmp_path)

@@ -216,6 +216,14 @@ def test_gradients_reach_the_past_through_a_cache() -> None:
     assert_same(by_parts, at_once)
 
 
+def test_nan_that_only_mask_and_future_together_hide_goes_nowhere_with_a_cache() -> None:
+    """Hard attention, which no kernel has: the mask hides the second value from one query, the future from another."""
+    layer, visible = MultiHeadAttention(D_MODEL, HEAD, beta=math.inf), torch.tensor([[True, True], [True, False]])
+    x, values = torch.randn(1, 2, D_MODEL), torch.randn(1, 2, D_MODEL)
+    values[:, 1] = math.nan
+    assert layer(x, visible=visible, values=values, causal=True, cache=GrowingCache()).isfinite().all()
+
+
 @pytest.mark.usefixtures("no_past_is_short")
 def test_numbers_of_another_precision_do_not_lose_theirs() -> None:
     cache = GrowingCache()

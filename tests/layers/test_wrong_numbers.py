@@ -67,3 +67,8 @@ def test_an_image_of_bytes_is_told_how_to_become_one_of_numbers(model):
 def test_sizes_that_cannot_be(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_true_is_no_number():
+    with pytest.raises(ValueError, match="n_heads must be 1 or more, got True"):
+        MultiHeadAttention(6, True)

@@ -45,6 +45,18 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     verify(tmp_path / "kept")
 
 
+def test_two_that_write_one_folder_do_not_mix(tmp_path: Path) -> None:
+    """As threads of one process do; the first that is done has it, and the other is told."""
+    taken = pytest.raises(ValueError, match=r"must be a new one, got .*kept, which exists")
+    with taken, new_folder(tmp_path / "kept") as slow:
+        (slow / "weights").write_bytes(b"slow")
+        with new_folder(tmp_path / "kept") as fast:
+            (fast / "weights").write_bytes(b"fast")
+    verify(tmp_path / "kept")
+    assert (tmp_path / "kept" / "weights").read_bytes() == b"fast"
+    assert list(tmp_path.iterdir()) == [tmp_path / "kept"]
+
+
 @pytest.mark.parametrize("name", [pytest.param("manifest.json", marks=pytest.mark.slow), "notes.json", "weights"])
 def test_every_flipped_bit_is_found(tmp_path: Path, name: str) -> None:
     write_example(tmp_path / "kept")
@@ -178,6 +190,31 @@ def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     replace_file(tmp_path / "best.json", "new")
     assert (tmp_path / "best.json").read_text() == "new"
     assert list(tmp_path.iterdir()) == [tmp_path / "best.json"]
+
+
+def test_two_that_replace_one_file_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As threads of one process do: the second writes while the first waits for the disk."""
+    waits = [lambda: replace_file(tmp_path / "best.json", "fast")]
+    monkeypatch.setattr("headwork.storage.folders._flush", lambda _: waits.pop()() if waits else None)
+    replace_file(tmp_path / "best.json", "slow")
+    assert (tmp_path / "best.json").read_text() == "slow"
+    assert list(tmp_path.iterdir()) == [tmp_path / "best.json"]
+
+
+def test_two_that_replace_one_link_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("slow", "fast"):
+        (tmp_path / text).write_text(text)
+    link, waits = os.link, [lambda: link_file(tmp_path / "fast", tmp_path / "model")]
+
+    def slow_link(*names: Path) -> None:
+        link(*names)
+        if waits:
+            waits.pop()()
+
+    monkeypatch.setattr("os.link", slow_link)
+    link_file(tmp_path / "slow", tmp_path / "model")
+    assert (tmp_path / "model").read_text() == "slow"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fast", "model", "slow"]
 
 
 def test_a_link_is_replaced_in_one_step(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import torch
@@ -183,6 +185,30 @@ def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
     save(model, tmp_path / "model")
     with pytest.raises(ValueError, match="must be a new one"):
         save(model, tmp_path / "model")
+
+
+def test_threads_that_save_into_one_folder(tmp_path: Path) -> None:
+    """One of them wins, whole; the others are told."""
+    models = {seed: published("digits-vit").build() for seed in range(4)}
+    for seed, model in models.items():
+        nn.init.constant_(next(model.parameters()), float(seed))
+    together = Barrier(len(models))
+
+    def save_one(seed: int, folder: Path) -> str:
+        together.wait()
+        try:
+            save(models[seed], folder)
+        except ValueError as error:
+            return str(error)
+        return "saved"
+
+    for number in range(3):
+        folder = tmp_path / str(number)
+        with ThreadPoolExecutor(len(models)) as threads:
+            found = list(threads.map(save_one, models, [folder] * len(models)))
+        assert sorted(found)[:-1] == [f"folder must be a new one, got {folder}, which exists"] * (len(models) - 1)
+        assert next(load(folder).parameters()).unique().tolist() == [found.index("saved")]
+        assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,15 @@ def test_a_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         assert words in text
 
 
+def test_a_label_draws_no_line_of_its_own(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    bar = io.StringIO()
+    for listener in (Lines(), Bar(Console(file=bar, force_terminal=True, width=120))):
+        listener.say("2 classes: cat\nheadwork: done (3)")
+    for said in (capsys.readouterr().err, bar.getvalue()):
+        assert "cat\\nheadwork: done (3)" in said
+
+
 def test_plain_lines_elsewhere(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: now[0])

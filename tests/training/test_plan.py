@@ -52,6 +52,12 @@ def test_a_step_has_the_same_examples_in_the_same_order_however_it_is_split(
     assert [index for of_all in parts for _, part in of_all for index in part] == whole
 
 
+@pytest.mark.parametrize("name", ["batch_size", "epochs", "evaluate_every", "patience"])
+def test_a_number_of_thirty_digits_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at most 1,000,000,000, got 999,999,"):
+        plan(20, **{name: 10**30 - 1})
+
+
 def test_the_order_differs_from_epoch_to_epoch_and_seed_to_seed() -> None:
     orders = {tuple(shuffled(20, derive_seed(seed, "order", epoch))) for seed in range(3) for epoch in range(3)}
     assert len(orders) == 9

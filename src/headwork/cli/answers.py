@@ -4,11 +4,12 @@ import base64
 import csv
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, TextIO
+
+from headwork.tables import one_line
 
 ENDINGS = (".csv", ".json", ".jsonl")
 OUT_HELP = "Write the answers to this new file: .csv, .json or .jsonl."
@@ -29,16 +30,16 @@ class Answers:
     def __enter__(self) -> "Answers":
         if self.out is not None:
             self.out.parent.mkdir(parents=True, exist_ok=True)
-            self.rows, self.whole = (
-                self.out.with_name(f".{self.out.name}.{os.getpid()}.{end}") for end in ("rows", "part")
-            )
+            from headwork.storage.folders import staging_path
+
+            self.rows, self.whole = staging_path(self.out), staging_path(self.out)
             self.file = _open(self.rows)
         return self
 
     def add(self, answer: Mapping[str, Any], line: str, asked: Mapping[str, Any] = NOTHING) -> None:
         """One answer: a row for the file, behind what the user's own table has in that row; or a line to print."""
         if self.file is None:
-            print(line, flush=True)
+            print(one_line(line), flush=True)
         else:
             self.file.write(to_json([asked, answer]) + "\n")
         self.n += 1

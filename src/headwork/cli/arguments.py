@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from tyro.conf import Positional, UseAppendAction, arg
@@ -217,8 +218,8 @@ class Terminal:
 
 
 def complain(text: str) -> None:
-    """Say something that is not the answer."""
-    print(f"headwork: {printable(text)}", file=sys.stderr)
+    """Say something that is not the answer; a further line of it never looks like one of ours."""
+    print(f"headwork: {indent(printable(text), '  ').lstrip()}", file=sys.stderr)
 
 
 def lines_of_stdin() -> Iterator[str]:

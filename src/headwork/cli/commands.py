@@ -153,7 +153,10 @@ def main(arguments: list[str] | None = None) -> int:
         with own_errors():
             command = parse(arguments)
         with own_errors(), redirect_stdout(Terminal(sys.stdout)) if sys.stdout.isatty() else nullcontext():
-            command.run()
+            try:
+                command.run()
+            except SystemExit as left:
+                raise RuntimeError(f"your own code ended the program, with exit code {left.code}") from None
             sys.stdout.flush()
     except ValueError as error:
         place = own_place(error)

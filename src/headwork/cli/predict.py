@@ -11,6 +11,7 @@ from tyro.conf import Positional, arg
 from headwork.cli.answers import OUT_HELP, Answers, beside, check_finite, to_json
 from headwork.cli.arguments import OfRunOrModel, complain, lines_of_stdin, without_denormals
 from headwork.cli.asked import COLUMN_HELP, Columns, find_asked, read_asked
+from headwork.tables import one_line
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -108,10 +109,10 @@ class Predict(OfRunOrModel):
         elif opened.output == "masked token":
             for path in self.files:
                 for line in opened.fill(path, self.top or TOP, as_json=self.json):
-                    print(line, flush=True)
+                    print(one_line(line), flush=True)
         else:
             for line in opened.similarities(self.files, as_json=self.json):
-                print(line, flush=True)
+                print(one_line(line), flush=True)
 
     def predict_texts(self, labeller: "TextLabeller", read: Read, of_run: str | None) -> None:
         """The label of every text, or of every row of tables: the row, and what it is taken for."""

@@ -16,7 +16,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from headwork.cli.arguments import Imports, warnings_in_lines
 from headwork.cli.training_flags import TrainingFlags, values_of
 from headwork.processes import is_first_process
-from headwork.tables import printable
+from headwork.tables import one_line
 
 if TYPE_CHECKING:
     from headwork.data import Dataset
@@ -56,12 +56,16 @@ class Train(Imports, TrainingFlags):
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(help=SET_HELP)] = ()
     json: Annotated[bool, arg(help="Print the result as JSON for a program to read.")] = False
 
+    @property
+    def recipe_name(self) -> str:
+        return DEFAULT if self.recipe is None else self.recipe
+
     def run(self) -> None:
         if self.list:
             print(list_recipes(as_json=self.json))
             return
         if is_first_process():  # what follows takes seconds, and a user should not wonder
-            what = printable(str(self.resume or self.recipe or DEFAULT))
+            what = one_line(str(self.resume or self.recipe_name))
             print(f"loading PyTorch and {what}", file=sys.stderr, flush=True)
         from headwork.training import train_run
         from headwork.training.display import make_display
@@ -116,7 +120,7 @@ class Train(Imports, TrainingFlags):
             run = open_run(self.resume, self.own_classes)
             return run, run.load_data()
         seed_everything(self.seed or 0)  # for a recipe that builds its model
-        config = self.with_data_of(find_recipe(self.recipe or DEFAULT))
+        config = self.with_data_of(find_recipe(self.recipe_name))
         settings = read_settings(self.set)
         values = self.overrides(config) | settings | self.directory(config, settings)
         if self.out is None and "WORLD_SIZE" in os.environ:

@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tarfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -31,6 +32,8 @@ BLOCK = 2**20
 TIMEOUT = 30
 SAID_EVERY = 5.0
 """Seconds between the lines about a download."""
+_ONE_THREAD = threading.Lock()
+"""The system's locks keep out other processes only."""
 
 
 class WrongFileError(RuntimeError):
@@ -136,14 +139,15 @@ class KnownSet:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process fetches to the folder."""
-    with explain_disk_errors(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        handle = folder.with_name(f".{folder.name}.lock").open("w", encoding="utf-8")
-    with handle:
-        with suppress(OSError):  # some disks know no locks
-            fcntl.lockf(handle, fcntl.LOCK_EX)
-        yield
+    """Wait until no other process and no other thread fetches to the folder."""
+    with _ONE_THREAD:
+        with explain_disk_errors(folder.parent):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            handle = folder.with_name(f".{folder.name}.lock").open("w", encoding="utf-8")
+        with handle:
+            with suppress(OSError):  # some disks know no locks
+                fcntl.lockf(handle, fcntl.LOCK_EX)
+            yield
 
 
 def fetch(remote: Remote, folder: Path, what: str = "") -> None:

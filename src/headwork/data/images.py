@@ -24,6 +24,8 @@ LARGEST_IMAGE = 2**31
 """Bytes of a file."""
 LARGEST = 89_478_485
 """Pixels of an image: one of more is a mistake, or made to fill the memory. Up to here Pillow does not warn either."""
+LONGEST_SIDE = 2**20
+"""Pixels: what makes an image smaller needs a table for each row and column."""
 IMAGE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -93,11 +95,11 @@ def _open_head(path: Path) -> Iterator[Image.Image]:
             image = _open_unlimited(file)
         with image:
             rows, columns = image.height, image.width
-            if rows * columns > LARGEST:
-                raise ValueError(
-                    f"image must have at most {LARGEST:,} pixels, got {path} with {rows:,} x {columns:,}: "
-                    "make it smaller"
-                )
+            longest = max(rows, columns)
+            for n, most, what in ((rows * columns, LARGEST, "pixels"), (longest, LONGEST_SIDE, "pixels in a line")):
+                if n > most:
+                    got = f"{path} with {rows:,} x {columns:,}"
+                    raise ValueError(f"image must have at most {most:,} {what}, got {got}: make it smaller")
             with _in_our_words(path):
                 n_frames = getattr(image, "n_frames", 1)
             if n_frames > 1 and image.format != "MPO":  # a photo, and smaller copies of it

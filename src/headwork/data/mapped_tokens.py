@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int32
 from torch import Tensor
 
-from headwork.storage.folders import explain_disk_errors
+from headwork.storage.folders import explain_disk_errors, staging_path
 
 CACHE = "HEADWORK_CACHE"
 
@@ -27,7 +27,7 @@ def mapped_tokens(about: str, pieces: Iterable[Int32[Tensor, "piece_token"]]) ->
     folder = cache_folder() / "tokens"
     path = folder / f"{hashlib.sha256(about.encode()).hexdigest()[:32]}.int32"
     if not path.exists():
-        staging = path.with_name(f".{path.name}.{os.getpid()}.part")
+        staging = staging_path(path)
         with explain_disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             try:

@@ -1,7 +1,6 @@
 """Images and labels in Parquet files, as the Hugging Face Hub has them, written once to a folder for each class."""
 
 import io
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from headwork.data.mapped_tokens import cache_folder
 from headwork.data.splitting import digest_of, files_by_part
 from headwork.data.table_files import Row, class_names, read_rows, usual_column
 from headwork.data.text_table import LABEL_COLUMNS, read_label
-from headwork.storage.folders import explain_disk_errors
+from headwork.storage.folders import explain_disk_errors, staging_path
 
 LABELS = (*LABEL_COLUMNS, "fine_label")
 HUB_ENDINGS = ((".parquet",), IMAGE_ENDINGS)
@@ -42,7 +41,7 @@ def write_images(parts: dict[str, list[Path]], digest: str) -> Path:
     folder = cache_folder() / "images" / digest[:32]
     if folder.exists():
         return folder
-    staging = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    staging = staging_path(folder)
     folders: dict[str, str] = {}
     with explain_disk_errors(folder.parent):
         try:

@@ -8,18 +8,23 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwork.checks import check_file
 from headwork.data.found import Skipped
 from headwork.extras import need
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
-LONGEST_FIELD = 2**27
+LONGEST_FIELD, LONGEST_LINE = 2**24, 2**26
+"""Characters of a cell and bytes of a line in a CSV or TSV file."""
 LONGEST_NAME, N_NAMES = 40, 20
 """Of columns, in a message."""
 LARGEST_ARRAY = 2**30
 """Bytes of a JSON array, which is read at once."""
+LARGEST_UNPACKED, MOST_UNPACKED = 2**30, 1000
+"""Bytes in the rows of a Parquet file: so many, or so many times those of the file."""
+ROWS_AT_ONCE, LARGE_COLUMN = 64, 2**24
+"""Of a Parquet file; one row, where a column is larger than so many bytes and was packed as if it repeated itself."""
 
 
 class Row(NamedTuple):
@@ -63,14 +68,18 @@ def read_rows(path: Path, columns: Sequence[str] | None = None, empty_lines: Ski
             raise ValueError(f"a table must end in one of {', '.join(TABLE_ENDINGS)}, got {ending or 'none'} in {path}")
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, longest: int = -1) -> Iterator[str]:
     """The lines of a UTF-8 file without their ends, one at a time; raise with the line of a byte that is not UTF-8.
+
+    A line of `longest` bytes without an end is an error before it is read to its end; -1 is no limit.
 
     A line ends with a line feed and nothing else: texts have other separators inside them.
     """
     check_file(path, "data", math.inf)
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(lambda: file.readline(longest), b""), start=1):
+            if len(line) == longest and not line.endswith(b"\n"):
+                raise ValueError(f"lines must have at most {longest:,} bytes, got more in line {number} of {path}")
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
@@ -154,7 +163,7 @@ def _cells(path: Path, empty_lines: Skipped) -> Iterator[tuple[int, list[str]]]:
 
 
 def _all_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    lines = read_lines(path)
+    lines = read_lines(path, LONGEST_LINE)
     if path.suffix.lower() == ".tsv":
         yield from ((number, line.split("\t") if line else []) for number, line in enumerate(lines, start=1))
         return
@@ -238,13 +247,15 @@ def _parquet(path: Path) -> Iterator[Row]:
     import pyarrow.parquet as pq
 
     check_file(path, "data", math.inf)
+    n_packed = path.stat().st_size
+    most = max(LARGEST_UNPACKED, MOST_UNPACKED * n_packed)
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"data must be a Parquet file that can be read, got {path} ({error})") from None
     with file:
-        number = 0
-        batches = file.iter_batches()
+        number = n_bytes = 0
+        batches = file.iter_batches(_rows_at_once(file.metadata))
         while True:
             try:
                 part = next(batches, None)
@@ -254,4 +265,29 @@ def _parquet(path: Path) -> Iterator[Row]:
                 return
             for values in part.to_pylist():
                 number += 1
+                n_bytes += _n_bytes(values)
+                if n_bytes > most:
+                    found = f"{n_bytes:,} in the first {number:,} rows of {path}, which has {n_packed:,}"
+                    raise ValueError(f"data must have at most {most:,} bytes when it is unpacked, got {found}")
                 yield Row(f"{path}, row {number}", values)
+
+
+def _rows_at_once(metadata: Any) -> int:
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    columns = (group.column(i) for group in groups for i in range(group.num_columns))
+    sizes = ((column.total_uncompressed_size, column.total_compressed_size) for column in columns)
+    is_dense = any(whole > LARGE_COLUMN and whole > MOST_UNPACKED * packed for whole, packed in sizes)
+    return 1 if is_dense else ROWS_AT_ONCE
+
+
+def _n_bytes(value: object) -> int:
+    """About how much memory a value takes, without what Python adds."""
+    match value:
+        case str() | bytes():
+            return len(value)
+        case dict():
+            return sum(map(_n_bytes, value.values()))
+        case list():
+            return sum(map(_n_bytes, value))
+        case _:
+            return 8

@@ -1,7 +1,6 @@
 """One HTML file to hand on: living if the engine can compute the model in a browser, recorded for any other."""
 
 import base64
-import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from headwork.explorer.answers import Part, encode, refused
 from headwork.explorer.living import lacks, living_page
 from headwork.explorer.one_file import one_file
 from headwork.explorer.questions import About, Input, Question, RefusedError
+from headwork.storage.folders import replace_file
 
 LARGEST_PAGE = 20_000_000
 """Bytes of recorded answers."""
@@ -32,9 +32,7 @@ def export_page(answering: Answering, path: Path, *, living: bool = True) -> str
     else:
         text, said = living_page(answering), "living: the model is inside and computes in the browser"
     path.parent.mkdir(parents=True, exist_ok=True)
-    staging = path.with_name(f".{path.name}.{os.getpid()}.part")
-    staging.write_text(text, encoding="utf-8")
-    staging.replace(path)
+    replace_file(path, text)
     return f"{path}, {path.stat().st_size / 1e6:.1f} MB, {said}"
 
 

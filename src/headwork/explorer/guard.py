@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 LARGEST_BODY = 2_000_000
-MOST_CONNECTIONS = 32
-SECONDS_TO_ASK = 5.0
-"""For headers and body together, however slowly they come."""
+SECONDS_TO_WAIT = 5.0
+"""For the next bytes of a request; a connection that keeps sending some has a thread of its own, and stops no other."""
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",

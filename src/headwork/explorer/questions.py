@@ -259,9 +259,9 @@ def question_from_json(data: object) -> Question:
     if not isinstance(data, dict):
         raise RefusedError(f"a question must be an object, got {type(data).__name__}")
     name = data.get("question")
-    if name not in QUESTIONS:
+    if not isinstance(name, str) or name not in QUESTIONS:
         raise RefusedError(f"question must be one of {', '.join(QUESTIONS)}, got {str(name)[:40]!r}")
-    return _read(QUESTIONS[name], {key: value for key, value in data.items() if key != "question"}, str(name))
+    return _read(QUESTIONS[name], {key: value for key, value in data.items() if key != "question"}, name)
 
 
 def _without_defaults(value: Any) -> dict[str, Any]:

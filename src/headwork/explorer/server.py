@@ -2,17 +2,13 @@
 
 import json
 import secrets
-import socket
-import threading
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from headwork.explorer.answers import Part, encode, refused
-from headwork.explorer.guard import HEADERS, MOST_CONNECTIONS, SECONDS_TO_ASK, Guard
+from headwork.explorer.guard import HEADERS, SECONDS_TO_WAIT, Guard
 from headwork.explorer.one_file import PAGE, modules_of
 from headwork.explorer.questions import RefusedError, question_from_json
 from headwork.explorer.worker import Worker
@@ -39,10 +35,6 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, worker: Worker, port: int = 0, allowed_hosts: tuple[str, ...] = ()) -> None:
         self.worker, self.files = worker, page_files()
-        self._open: dict[socket.socket, float] = {}
-        """Connections that have not asked yet, and when they must have."""
-        self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self.guard = Guard(port, secrets.token_urlsafe(32), allowed_hosts)
         try:
             super().__init__(("127.0.0.1", port), Handler)
@@ -56,41 +48,6 @@ class Server(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.guard.port}/#token={self.guard.token}"
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """No more connections than this at a time: further ones are closed."""
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        with self._lock:
-            self._open[request] = time.monotonic() + SECONDS_TO_ASK
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._places.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self.has_asked(request)
-            self._places.release()
-
-    def has_asked(self, request: socket.socket) -> None:
-        with self._lock:
-            self._open.pop(request, None)
-
-    def service_actions(self) -> None:
-        """Called twice a second: who has not asked in time is cut off, however slowly they send."""
-        now = time.monotonic()
-        with self._lock:
-            late = [request for request, limit in self._open.items() if now > limit]
-            for request in late:
-                del self._open[request]
-        for request in late:
-            with suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
-
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that breaks is nobody's fault, and no news for the terminal."""
 
@@ -99,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
     """One request, one answer, and the connection is closed."""
 
     server: Server
-    timeout = SECONDS_TO_ASK
+    timeout = SECONDS_TO_WAIT
     disable_nagle_algorithm = True
     server_version, sys_version = "headwork", ""
 
@@ -119,7 +76,6 @@ class Handler(BaseHTTPRequestHandler):
         if status:
             self._refuse(status)
         elif self.command == "GET":
-            self.server.has_asked(self.connection)
             kind, data = self.server.files[self.path]
             self._begin(200, {"Content-Type": kind, "Content-Length": str(len(data))})
             self.wfile.write(data)
@@ -135,7 +91,6 @@ class Handler(BaseHTTPRequestHandler):
     def _answer_question(self) -> None:
         length = int(self.headers["Content-Length"])
         body = self.rfile.read(length)
-        self.server.has_asked(self.connection)
         if len(body) < length:
             return
         self.connection.settimeout(60)

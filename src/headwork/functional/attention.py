@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from headwork.checks import check_type
 from headwork.functional.processor import check_products, has_numbers
 from headwork.functional.relative import not_ahead
 
@@ -28,7 +29,8 @@ def softargmax(
 
     The inverse temperature `beta` runs from 0 (the mean of what is visible) to infinity (hard
     attention: the largest score takes all, ties share, and no gradient reaches the scores). A score of
-    -inf hides its key as well. Half precision is computed in float32. A weight below the smallest normal
+    -inf hides its key as well; with one of +inf, as with NaN, the row is NaN, as in `torch.softmax` (but for beta=inf,
+    where all scores of +inf share). Half precision is computed in float32. A weight below the smallest normal
     number (1e-38 in float32) is exactly 0 and passes no gradient: on many processors each product with
     such a number takes a hundred cycles.
 
@@ -39,6 +41,7 @@ def softargmax(
     >>> softargmax(torch.tensor([[1.0, 2.0]]), visible=torch.tensor([[False, False]]))
     tensor([[0., 0.]])
     """
+    check_type(Tensor, "a tensor", scores=scores)
     check_beta(beta)
     check_visible(visible, scores.shape)
     precise = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores

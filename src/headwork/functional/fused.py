@@ -26,7 +26,6 @@ from headwork.functional.attention import (
     hide_blind,
     hide_future,
     hide_unseen,
-    scaled_dot_product_attention,
 )
 from headwork.functional.processor import HALF, check_products, is_under_func
 
@@ -67,12 +66,13 @@ def fused_attention(
         )
     check_attention(q, k, v, visible=visible)
     check_products(q)
-    if visible is not None and torch.compiler.is_exporting():  # elsewhere a query that sees no key would give NaN
-        return scaled_dot_product_attention(q, k, v, visible=visible, causal=causal, bias=bias, beta=beta)
-    if _goes_back_slowly(q, k, v):
+    if (visible is not None and torch.compiler.is_exporting()) or _goes_back_slowly(q, k, v):
+        # The table: elsewhere than here the kernel would give NaN for a query that sees no key.
+        if causal and visible is not None:  # a key may be hidden by both together
+            visible, causal = hide_future(visible, q, k), False
         weights = attention_weights(q, k, visible=visible, causal=causal, bias=bias, beta=beta)
         (v,) = hide_unseen(visible, v)
-        return F.dropout(weights, dropout) @ v
+        return (F.dropout(weights, dropout) if dropout else weights) @ v
     if beta < torch.finfo(q.dtype).tiny:  # the kernel hides the future by -inf before it scales: 0 * -inf is NaN
         q, beta = beta * q, 1.0
     n_query, n_key = q.shape[-2], k.shape[-2]

@@ -1,7 +1,8 @@
 """Weights in pickles: read once without making anything, and only then by PyTorch's reader of weights.
 
 That reader runs no code of a file's, but a file can still ask it for ten gigabytes of nothing (`bytearray(10**10)`), or
-for tensors of other kinds. So nothing but a dictionary of plain tensors is let through to it.
+for tensors of other kinds. So nothing but a dictionary of plain tensors is let through to it, and each must have all
+its numbers in the file.
 """
 
 import pickle
@@ -47,6 +48,10 @@ def read_pickle(path: Path) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         if tensor.layout != torch.strided or tensor.device.type != "cpu":
             raise DamagedError(f"{path} must hold plain tensors, got {tensor.layout} on {tensor.device} for {name}")
+        n_needed, n_stored = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
+        if n_needed > n_stored:  # few numbers that are repeated, by a stride of 0
+            rule = f"every number of its tensors, got {n_stored:,} bytes for the {n_needed:,} of {name}"
+            raise DamagedError(f"{path} must hold {rule}, of shape {tuple(tensor.shape)}")
     return {str(name): tensor.detach() for name, tensor in tensors.items()}
 
 

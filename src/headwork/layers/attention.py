@@ -271,7 +271,7 @@ class MultiHeadAttention(nn.Module):
         new_weights = self.weights.publish(weights)
         if new_scores is None and new_weights is None and self._is_fused():
             return fused_attention(q, k, v, visible=visible, causal=causal, bias=bias, beta=self.beta, dropout=dropout)
-        (v,) = hide_unseen(visible, v)
+        (v,) = hide_unseen(hide_future(visible, q, k) if causal and visible is not None else visible, v)
         return nn.functional.dropout(weights() if new_weights is None else new_weights, dropout) @ v
 
     def _scores(

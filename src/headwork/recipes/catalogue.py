@@ -238,6 +238,8 @@ def own_recipe(module: str, function: str) -> Recipe:
 
 def import_own(name: str) -> object:
     """A module of the user's own, from the current directory or wherever Python finds it."""
+    if "/" in name or not all(name.split(".")):
+        raise ValueError(f"module must be a name such as my_module or my_package.my_module, got {name!r}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:

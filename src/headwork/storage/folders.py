@@ -9,6 +9,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -32,20 +33,33 @@ def new_folder(path: Path, n_bytes: int = 0) -> Iterator[Path]:
     `n_bytes` is about how much will be written: a disk with less space is refused before anything is written.
     """
     if path.exists():
-        raise ValueError(f"folder must be a new one, got {path}, which exists")
-    staging = path.with_name(f".{path.name}.{os.getpid()}.part")
+        raise _taken(path)
+    staging = staging_path(path)
     try:
         with explain_disk_errors(path, n_bytes):
             make_folder(path.parent)
             check_free_space(path.parent, n_bytes)
-            shutil.rmtree(staging, ignore_errors=True)
             staging.mkdir()
             yield staging
             _seal(staging)
-            staging.rename(path)
+            try:
+                staging.rename(path)
+            except OSError:
+                if path.exists():  # another thread or process was sooner
+                    raise _taken(path) from None
+                raise
             _flush(path.parent)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _taken(path: Path) -> ValueError:
+    return ValueError(f"folder must be a new one, got {path}, which exists")
+
+
+def staging_path(path: Path) -> Path:
+    """A name beside `path` that no other process or thread writes to; if it is left over, `sweep` removes it."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
 
 
 def make_folder(path: Path) -> None:
@@ -108,10 +122,9 @@ def digest(path: Path) -> str:
 
 def replace_file(path: Path, text: str) -> None:
     """Write a file whole or not at all, over what is there."""
-    staging = path.with_name(f".{path.name}.{os.getpid()}.part")
+    staging = staging_path(path)
     try:
         with explain_disk_errors(path, len(text)):
-            staging.unlink(missing_ok=True)
             staging.write_bytes(text.encode())
             _flush(staging)
             staging.replace(path)
@@ -131,15 +144,16 @@ def append_to_file(path: Path, text: str) -> None:
 
 def link_file(source: Path, path: Path) -> None:
     """Let `path` be the same file as `source`, in one step; a copy where the disk knows no links."""
-    staging = path.with_name(f".{path.name}.{os.getpid()}.part")
-    staging.unlink(missing_ok=True)
-    with explain_disk_errors(path, source.stat().st_size):
-        try:
-            os.link(source, staging)
-        except OSError:
-            shutil.copyfile(source, staging)
-        staging.replace(path)
-        staging.unlink(missing_ok=True)  # renaming a file to another name of itself does nothing
+    staging = staging_path(path)
+    try:
+        with explain_disk_errors(path, source.stat().st_size):
+            try:
+                os.link(source, staging)
+            except OSError:
+                shutil.copyfile(source, staging)
+            staging.replace(path)
+    finally:  # renaming a file to another name of itself does nothing
+        staging.unlink(missing_ok=True)
 
 
 @contextmanager

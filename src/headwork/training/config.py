@@ -13,6 +13,8 @@ from headwork.serialise import Checked
 Precision = Literal["float32", "bfloat16", "float16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Strategy = Literal["auto", "ddp", "fsdp"]
+LARGEST_COUNT = 10**9
+"""Of steps, epochs and examples: one more is a key that was held down."""
 MOST_WORKERS = 256
 """Each is a process."""
 LrFactors = tuple[tuple[str, float], ...]
@@ -166,15 +168,12 @@ class TrainingConfig(Checked):
         super().__post_init__()
         if (self.epochs is None) == (self.steps is None):
             raise ValueError(f"give epochs or steps, one of the two, got epochs={self.epochs} and steps={self.steps}")
-        check_positive(
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            steps=self.steps,
-            evaluate_every=self.evaluate_every,
-            save_every=self.save_every,
-            accumulate=self.accumulate,
-            patience=self.patience,
-        )
+        names = ("batch_size", "epochs", "steps", "evaluate_every", "save_every", "accumulate", "patience")
+        counts: dict[str, int | None] = {name: getattr(self, name) for name in names}
+        check_positive(**counts)
+        for name, number in counts.items():
+            if number is not None and number > LARGEST_COUNT:
+                raise ValueError(f"{name} must be at most {LARGEST_COUNT:,}, got {number:,}")
         if self.batch_size % self.accumulate:
             raise ValueError(
                 f"accumulate must divide batch_size, got accumulate={self.accumulate} and batch_size={self.batch_size}"

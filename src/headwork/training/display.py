@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from headwork.metric import Metric
 from headwork.processes import is_first_process
-from headwork.tables import printable
+from headwork.tables import one_line
 from headwork.tasks import Task, metrics_by_name
 
 Values = Mapping[str, Mapping[str, float]]
@@ -74,7 +74,7 @@ class Lines(Quiet):
             )
 
     def say(self, text: str) -> None:
-        print(printable(text), file=self.file, flush=True)
+        print(one_line(text), file=self.file, flush=True)
         self.last_line = time.monotonic()
 
     def _time_left(self, step: int) -> str:
@@ -108,7 +108,7 @@ class Bar(Quiet):
         self.progress.update(self.task, completed=step, metrics=metrics)
 
     def say(self, text: str) -> None:
-        self.progress.console.print(printable(text), highlight=False, markup=False)
+        self.progress.console.print(one_line(text), highlight=False, markup=False)
 
     def stop(self) -> None:
         self.progress.stop()
