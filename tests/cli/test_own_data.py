@@ -282,6 +282,19 @@ def test_of_longer_texts_it_is_said_that_they_are_cut(
     assert f"more than half of the tokens of 1 texts are not known to the model, the first at {asked}, line 3" in err
 
 
+def test_texts_as_arguments(reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "good.txt"
+    file.write_text("a good film")
+    texts = ("a good film", "a bad film. " * 400, "Bad")
+    lines = say(capsys, "predict", reviews / "run", *texts, file, "--json").splitlines()
+    good, bad, one_word, same = (json.loads(line) for line in lines)
+    assert [good["text"], bad["text"], one_word["text"], same["file"]] == [*texts, str(file)]
+    assert good["labels"] == same["labels"] != bad["labels"]
+    for missing in ("reviews.csv", "my reviews.csv", "folder/review", "review.txt"):
+        assert f"must be a file that exists, got {missing}" in say(capsys, "predict", reviews / "run", missing, code=2)
+    assert "text must not be empty, got ''" in say(capsys, "predict", reviews / "run", "", code=2)
+
+
 def test_every_column_of_the_user_is_in_the_answers(
     reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,6 +24,30 @@ class Asked(NamedTuple):
         return {"place": self.place} if self.row else {name: self.text}
 
 
+def is_text(word: str) -> bool:
+    """Whether a word of the command line is a text itself: no file or folder, and not written like one.
+
+    >>> [is_text(word) for word in ("a brilliant film", "Brilliant.", "reviews.csv", "my films/new.txt", "runs/a", "-")]
+    [True, True, False, False, False, False]
+    """
+    from headwork.data.bundled_text import TEXT_ENDINGS
+    from headwork.data.table_files import TABLE_ENDINGS
+
+    if not word.strip():
+        return True
+    path = Path(word)
+    try:
+        if word == "-" or path.exists():
+            return False
+    except OSError:  # longer than any name of a file
+        return True
+    has_spaces = any(character.isspace() for character in word)
+    if not has_spaces and ("/" in word or "\\" in word):
+        return False
+    ending = path.suffix.lower()
+    return ending not in (*TABLE_ENDINGS, *TEXT_ENDINGS) if has_spaces else not ending[1:2].isalpha()
+
+
 class Columns(NamedTuple):
     """In which column of a table the texts are: the one that was said, or the first of the usual names."""
 

@@ -29,6 +29,7 @@ from headwork.data.preprocessed import PreprocessedExamples
 from headwork.data.reviews import encode_starts
 from headwork.data.text_examples import MaskedExamples, PairExamples, Rows, TextExamples, WindowExamples
 from headwork.data.text_table import NO_LIMIT
+from headwork.data.unknown import why_unknown
 from headwork.hub import ImagePreprocessing
 from headwork.models import describe
 from headwork.recipes.overrides import override
@@ -98,7 +99,8 @@ def _texts(run: Run, data: TextTable, tokenizer: AnyTokenizer) -> OtherData:
     ids = encode_starts(table.texts, tokenizer, data.max_tokens)
     lengths = [len(ids) for ids in encode_starts(table.texts, tokenizer, NO_LIMIT)]
     unknown = say_unknown((each[1:] for each in ids), tokenizer.unknown, "words")
-    found = (*table.notes, say_lengths("texts", lengths, data.max_tokens), *([unknown] if unknown else []))
+    notes = [unknown + why_unknown(tokenizer)] if unknown else []
+    found = (*table.notes, say_lengths("texts", lengths, data.max_tokens), *notes)
     about = [{"place": place, "text": text} for place, text in zip(table.places, table.texts, strict=True)]
     return OtherData(TextExamples(Rows.of(ids), torch.tensor(numbers)), found, about)
 
