@@ -108,6 +108,22 @@ def test_epochs_are_more_for_few_examples(
     assert said in err
 
 
+def test_epochs_are_more_in_many_processes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is the same in one and in many, so it is as long; a batch can be shared out."""
+    rows = [f"{'good' if i % 2 else 'bad'} film number{i},{'for' if i % 2 else 'against'}" for i in range(20)]
+    (tmp_path / "few.csv").write_text("\n".join(["review,verdict", *rows]) + "\n")
+    trainings = []
+    for n_processes in ("1", "2"):
+        monkeypatch.setenv("WORLD_SIZE", n_processes)
+        data = (str(tmp_path / "few.csv"),)
+        train = Train(recipe="sst2-encoder", data=data, out=tmp_path / n_processes, batch_size=4)
+        trainings.append(train.find_run()[0].config.training)
+        few = Train(recipe="sst2-encoder", data=data, out=tmp_path / f"few-{n_processes}")
+        assert few.find_run()[0].config.training.batch_size == 4
+    assert trainings[0] == trainings[1]
+    assert trainings[0].epochs == 100
+
+
 def test_the_flag_is_named_for_a_column_that_is_not_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "few.csv").write_text("review,what\ngood,1\nbad,0\n")
     said = say(capsys, "train", "sst2-encoder", "--data", tmp_path / "few.csv", "--out", tmp_path / "run", code=2)

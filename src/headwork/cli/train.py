@@ -202,11 +202,10 @@ class Train(Imports, TrainingFlags):
         together get `FEWEST_STEPS` or more.
         """
         training, n = config.training, len(data.train)
-        if "WORLD_SIZE" in os.environ:
-            return config
+        n_parts = training.accumulate * int(os.environ.get("WORLD_SIZE", "1"))
         said = []
         if training.batch_size > n and "training.batch_size" not in values:
-            batch_size = training.accumulate * max(n // (4 * training.accumulate), 1)
+            batch_size = n_parts * max(n // (4 * n_parts), 1)
             said.append(f"batch size {batch_size} instead of {training.batch_size}")
             training = replace(training, batch_size=batch_size)
         epochs = ceil(FEWEST_STEPS / max(n // training.batch_size, 1))
