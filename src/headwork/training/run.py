@@ -13,6 +13,7 @@ from torch import nn
 from headwork.convert import Conversion, conversions_of
 from headwork.data import DATA_CONFIGS, AnyTokenizer, Dataset, Tokenizer
 from headwork.hub import PretrainedTokenizer
+from headwork.hub.tokenizer import OF_RUN
 from headwork.metric import SPLITS
 from headwork.models import CLASSES
 from headwork.seeds import unchanged_rng_states
@@ -33,7 +34,7 @@ from headwork.training.config import RunConfig
 from headwork.training.fit import check_parts, fit_to_data, task_for
 
 TOKENIZER = "tokenizer.json"
-FROZEN, PRETRAINED = "frozen", "pretrained_tokenizer"
+FROZEN, PRETRAINED = "frozen", OF_RUN
 """Keys of `config.json`: the parameters that are not trained, and whether the tokenizer is one of Hugging Face's."""
 N_HASHED = 8
 """Examples of each part that the fingerprint of the data sees."""
