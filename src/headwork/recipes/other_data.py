@@ -20,6 +20,7 @@ from headwork.data import (
     Tokenizer,
 )
 from headwork.data.bundled_text import digest_of_texts, fit_in_memory, tokens_of
+from headwork.data.class_folders import find_classes
 from headwork.data.found import say_lengths, say_skipped, say_unknown
 from headwork.data.hub_data import find_data
 from headwork.data.image_examples import ImageExamples
