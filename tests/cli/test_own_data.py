@@ -314,6 +314,7 @@ def test_a_finished_run_is_trained_longer_by_a_new_one(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("as_users_run_it")  # the exporter cannot read the checks of the test run
 def test_the_script_of_the_manual_serves_a_run(
     reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -163,11 +163,12 @@ def check_free(folder: Path, tokenizer: str | None = None) -> None:
         raise ValueError(f"out must be a new or an empty folder, got {folder}, which holds {what}")
 
 
-def open_run(folder: Path, classes: Iterable[type] = (), *, edited: bool = False) -> Run:
+def open_run(folder: Path | str, classes: Iterable[type] = (), *, edited: bool = False) -> Run:
     """The run in a folder; `classes` are a user's own that its file may name.
 
     What is not as the run wrote it is refused, unless it was `edited` on purpose.
     """
+    folder = Path(folder)
     path = folder / CONFIG
     about = read_json(path) if path.is_file() else {}
     if "run" in about and "task" not in about and SEAL not in about:
