@@ -67,6 +67,25 @@ def test_the_notebook_runs(capsys):
     assert names["done"].test["accuracy"] > 0.5
 
 
+@pytest.mark.parametrize("folder", [ROOT, ROOT / "docs", None])
+def test_the_first_cell_of_the_notebook_installs_the_clone(
+    folder: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No index has the package: it comes from the folder that the notebook is in."""
+    notebook = json.loads((ROOT / "docs/quickstart.ipynb").read_text(encoding="utf-8"))
+    first = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")["source"]
+    *lines, install = first
+    names: dict[str, object] = {}
+    monkeypatch.chdir(folder or tmp_path)
+    if folder is None:
+        with pytest.raises(FileNotFoundError, match=f"got the folder {re.escape(str(tmp_path))}"):
+            exec("".join(lines), names)
+        return
+    exec("".join(lines), names)
+    assert install == '%pip install --quiet "{clone}[train]"'
+    assert names["clone"] == ROOT
+
+
 def are_real(arguments: list[str]) -> bool:
     """Whether no name stands for another one, as RUN or FILE.py does."""
     return not any(re.fullmatch(r"[A-Z]+(\.\w+)?", argument) for argument in arguments)

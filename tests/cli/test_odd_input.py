@@ -95,7 +95,7 @@ def test_a_review_of_unknown_words_is_said_to_be(
     text_reader(run, describe(recipe.model))(path)
     said = capsys.readouterr().err
     assert said == (
-        f"headwork: of {path} {n_unknown} of 3 tokens are not known to the model: its answer says little\n"
+        f"headwork: of {path} {n_unknown} of 3 tokens (67 %) are not known to the model: its answer says little\n"
         if n_unknown
         else ""
     )

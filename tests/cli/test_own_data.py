@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+import shlex
 import shutil
 from datetime import datetime
 from decimal import Decimal
@@ -106,6 +108,22 @@ def test_epochs_are_more_for_few_examples(
     assert run.config.training.epochs == epochs
     assert ("instead of" in (err := capsys.readouterr().err)) == bool(said)
     assert said in err
+
+
+def test_epochs_are_more_in_many_processes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is the same in one and in many, so it is as long; a batch can be shared out."""
+    rows = [f"{'good' if i % 2 else 'bad'} film number{i},{'for' if i % 2 else 'against'}" for i in range(20)]
+    (tmp_path / "few.csv").write_text("\n".join(["review,verdict", *rows]) + "\n")
+    trainings = []
+    for n_processes in ("1", "2"):
+        monkeypatch.setenv("WORLD_SIZE", n_processes)
+        data = (str(tmp_path / "few.csv"),)
+        train = Train(recipe="sst2-encoder", data=data, out=tmp_path / n_processes, batch_size=4)
+        trainings.append(train.find_run()[0].config.training)
+        few = Train(recipe="sst2-encoder", data=data, out=tmp_path / f"few-{n_processes}")
+        assert few.find_run()[0].config.training.batch_size == 4
+    assert trainings[0] == trainings[1]
+    assert trainings[0].epochs == 100
 
 
 def test_the_flag_is_named_for_a_column_that_is_not_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -280,6 +298,62 @@ def test_of_longer_texts_it_is_said_that_they_are_cut(
     asked.write_text("text\ngood film\nxyzzy plugh\n")
     _, err = say_both(capsys, "predict", reviews / "run", asked)
     assert f"more than half of the tokens of 1 texts are not known to the model, the first at {asked}, line 3" in err
+
+
+def test_a_finished_run_is_trained_longer_by_a_new_one(
+    reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = say(capsys, "train", "--resume", reviews / "run", "--steps", "2", code=2)
+    command = said[said.index("`headwork ") + 1 : said.rindex("`")]
+    assert shlex.split(command)[1:4] == ["train", "sst2-encoder", "--data"]
+    assert "finished at step 2: " in say_both(capsys, "train", "--resume", reviews / "run")[1]
+    say(capsys, *shlex.split(command)[1:], "--out", tmp_path / "longer", "--batch-size", "4")
+    before, after = (hw.load(run).state_dict() for run in (reviews / "run", tmp_path / "longer"))
+    assert before.keys() == after.keys()
+    assert all((before[name] - after[name]).abs().max() < 1e-3 for name in before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("as_users_run_it")  # the exporter cannot read the checks of the test run
+def test_the_script_of_the_manual_serves_a_run(
+    reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "pretrained.md"
+    (script,) = re.findall(r"```py\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mine").symlink_to(reviews / "run")
+    say(capsys, "export", "runs/mine", "--out", "mine.onnx")
+    capsys.readouterr()
+    names: dict[str, Any] = {}
+    exec(script, names)
+    printed = capsys.readouterr().out.strip()
+    answer = json.loads(say(capsys, "predict", "runs/mine", "a brilliant film", "--json"))["labels"][0]
+    assert printed == answer["label"]
+    probabilities = torch.tensor(names["logits"][0]).softmax(-1)
+    assert probabilities.max() == pytest.approx(answer["probability"], abs=1e-5)
+
+
+def test_the_tokenizer_of_a_run(reviews: Path) -> None:
+    """That of a run with a vocabulary of its own puts a token in front that no tokenizer of Hugging Face's knows of."""
+    ids = hw.data.load_tokenizer(reviews / "run").encode_starts(["good film"], 9)
+    assert ids == hw.training.open_run(reviews / "run").tokenizer.encode_starts(["good film"], 9)
+    assert len(ids[0]) == 3
+    with pytest.raises(ValueError, match=r"got the run .*run, .* hw.data.load_tokenizer"):
+        hw.hub.PretrainedTokenizer.load(reviews / "run")
+
+
+def test_texts_as_arguments(reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "good.txt"
+    file.write_text("a good film")
+    texts = ("a good film", "a bad film. " * 400, "Bad")
+    lines = say(capsys, "predict", reviews / "run", *texts, file, "--json").splitlines()
+    good, bad, one_word, same = (json.loads(line) for line in lines)
+    assert [good["text"], bad["text"], one_word["text"], same["file"]] == [*texts, str(file)]
+    assert good["labels"] == same["labels"] != bad["labels"]
+    for missing in ("reviews.csv", "my reviews.csv", "folder/review", "review.txt"):
+        assert f"must be a file that exists, got {missing}" in say(capsys, "predict", reviews / "run", missing, code=2)
+    assert "text must not be empty, got ''" in say(capsys, "predict", reviews / "run", "", code=2)
 
 
 def test_every_column_of_the_user_is_in_the_answers(

@@ -121,3 +121,35 @@ def test_what_is_left_out_is_said_in_a_line(
     lines = capsys.readouterr().err.splitlines()
     without = "is loaded as BertForSequenceClassification, without the tensors cls.seq_relationship.bias"
     assert f"headwork: {folder} {without}" in lines
+
+
+def test_a_text_of_unknown_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A vocabulary with capitals, whose folder does not say so, is read as BERT's: in lower case."""
+    folder, file = folder_with_words(tmp_path / "model", "bert-classes"), tmp_path / "text.txt"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Ein", "Hund", "Haus", "ist"]
+    n_tokens = len((folder / "vocab.txt").read_text().splitlines())
+    (folder / "vocab.txt").write_text("\n".join([*words, *(f"Wort{n}" for n in range(n_tokens - len(words)))]) + "\n")
+    file.write_text("Ein Hund ist Hund")
+    table = tmp_path / "table.csv"
+    table.write_text("text\nEin Hund ist Hund\n")
+    assert main(["predict", str(folder), str(file)]) == 0
+    assert f"of {file} 3 of 4 tokens (75 %) are not known" in (said := capsys.readouterr().err)
+    assert "'Ein'" in said
+    assert '"do_lower_case": false' in said
+    assert main(["predict", str(folder), str(table)]) == 0
+    assert '"do_lower_case": false' in capsys.readouterr().err
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert main(["predict", str(folder), str(file)]) == 0
+    assert "not known" not in capsys.readouterr().err
+    assert main(["predict", str(folder), "xyzzy", "--top", "1"]) == 0
+    assert (
+        "of xyzzy 1 of 1 tokens (100 %) are not known to the model: its answer says little\n" in capsys.readouterr().err
+    )
+
+
+def test_texts_as_arguments(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_with_words(tmp_path / "model", "bert-classes")
+    in_files = answers([str(folder), *files], capsys)
+    themselves = answers([str(folder), *TEXTS, files[1]], capsys)
+    assert [each["labels"] for each in themselves] == [each["labels"] for each in (*in_files, in_files[1])]
+    assert [each.get("text") for each in themselves] == [*TEXTS, None]

@@ -87,7 +87,7 @@ def test_predict_asks_the_task_for_probabilities(runs: Path, digit: Path, capsys
     run = hw.training.open_run(runs / "digits-vit")
     description = describe(run.config.model)
     assert description is not None
-    asked = Predict(run_folder=runs / "digits-vit", files=(digit,), top=2)
+    asked = Predict(run_folder=runs / "digits-vit", files=(str(digit),), top=2)
     asked.predict_all(asked.open()[1], Undecided(), image_reader(run, description), is_image=True)
     assert capsys.readouterr().out == f"{digit}: a 10.0 %, b 10.0 %\n"
 

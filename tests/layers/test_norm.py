@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from headwork import choices
-from headwork.layers import LayerNorm, RMSNorm
+from headwork.layers import BatchNorm2d, LayerNorm, RMSNorm
 from headwork.layers.norm import make_norm
 
 BATCH, TOKEN, D_MODEL = 2, 3, 7
@@ -108,3 +108,24 @@ def test_made_by_choice() -> None:
 def test_prints_its_width_and_eps() -> None:
     assert str(LayerNorm(7, eps=0.5, bias=False)) == "LayerNorm(d_model=7, eps=0.5, bias=False)"
     assert str(RMSNorm(7, eps=0.5)) == "RMSNorm(d_model=7, eps=0.5)"
+
+
+def test_batch_norm_averages_the_first_batches() -> None:
+    """And forgets as PyTorch does from the tenth on; what it gives in training is PyTorch's always."""
+    ours, theirs = BatchNorm2d(D_MODEL), nn.BatchNorm2d(D_MODEL)
+    batches = [100 + 0.01 * torch.randn(BATCH, D_MODEL, 5, 3) for _ in range(12)]
+    means = torch.stack([batch.mean((0, 2, 3)) for batch in batches])
+    variances = torch.stack([batch.transpose(0, 1).flatten(1).var(1) for batch in batches])
+    for n, batch in enumerate(batches, start=1):
+        assert_same(ours(batch), theirs(batch), 0.0)
+        if n <= 10:
+            assert_same(ours.running_mean, means[:n].mean(0), 1e-4)
+            assert_same(ours.running_var, variances[:n].mean(0), 1e-6)
+    expected = variances[:10].mean(0)
+    for variance in variances[10:]:
+        expected = 0.9 * expected + 0.1 * variance
+    assert_same(ours.running_var, expected, 1e-6)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    before = ours.running_mean.clone()
+    ours.eval()(batches[0])
+    assert torch.equal(ours.running_mean, before)

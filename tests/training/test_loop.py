@@ -385,3 +385,15 @@ def test_what_is_left_is_said_when_a_run_goes_on(tmp_path: Path, monkeypatch: py
     again = Ears()
     train_run(run, again)
     assert again.estimates == []
+
+
+def test_batch_norms_know_the_images_after_a_few_steps(tmp_path: Path) -> None:
+    """Their averages begin with the first batch: those of PyTorch would still be half of what they began with."""
+    run = small_run(tmp_path / "run", "vit", steps=4, batch_size=64)
+    stem = replace(run.config.model, embedding=hw.choices.ConvolutionalStem(widths=(8, 12)))
+    run = replace(run, config=replace(run.config, model=stem))
+    model = train_run(run).model
+    (image, _), norm = run.load_data().train.batch(range(500)), model.patches.norms[0]
+    with torch.no_grad():
+        variance = model.patches.convolutions[0](image).var((0, 2, 3))
+    torch.testing.assert_close(norm.running_var, variance, rtol=0.3, atol=0.01)

@@ -21,7 +21,7 @@ from headwork.data import Digits, Examples
 from headwork.data.text_examples import Rows, TextExamples
 from headwork.training import AdamW, Muon, StopRequest, TrainingConfig, shuffled_batches
 from headwork.training.display import Quiet
-from headwork.training.estimate import estimate
+from headwork.training.estimate import Seconds, Trial, estimate
 from headwork.training.gradient_checkpointing import checkpointed_layers
 from headwork.training.plan import Plan
 
@@ -179,6 +179,16 @@ def test_an_estimate_is_of_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None
         for n_steps, n_evaluations in ((21, 5), (16, 4), (9, 3), (1, 1))
     ]
     assert left == pytest.approx(expected)
+
+
+def test_an_estimate_is_the_mean_of_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine some steps take long: here every fourth. The first of all is not timed."""
+    found = iter([Seconds(0.25, 0.0)] + [Seconds(0.25 * (i % 4 == 3), 0.0) for i in range(100)])
+    monkeypatch.setattr(Trial, "step", lambda *_: next(found))
+    monkeypatch.setattr(Trial, "evaluate", lambda *_: 0.0)
+    data = Digits().load()
+    plan = Plan.of(data.train, TrainingConfig(batch_size=32, steps=800))
+    assert estimate(MODEL.build(), data.task, data, plan).minutes * 60 == pytest.approx(800 / 16)
 
 
 @pytest.mark.computes_in(torch.bfloat16)

@@ -24,6 +24,31 @@ class Asked(NamedTuple):
         return {"place": self.place} if self.row else {name: self.text}
 
 
+def is_text(word: str) -> bool:
+    """Whether a word of the command line is a text itself: no file or folder, and not written like one.
+
+    >>> [is_text(word) for word in ("a brilliant film", "Brilliant.", "reviews.csv", "my films/new.txt", "runs/a", "-")]
+    [True, True, False, False, False, False]
+    """
+    from headwork.data.bundled_text import TEXT_ENDINGS
+    from headwork.data.packed import ending_of
+    from headwork.data.table_files import TABLE_ENDINGS
+
+    if not word.strip():
+        return True
+    path = Path(word)
+    try:
+        if word == "-" or path.exists():
+            return False
+    except OSError:  # longer than any name of a file
+        return True
+    has_spaces = any(character.isspace() for character in word)
+    if not has_spaces and ("/" in word or "\\" in word):
+        return False
+    ending = ending_of(path)
+    return ending not in (*TABLE_ENDINGS, *TEXT_ENDINGS) if has_spaces else not ending[1:2].isalpha()
+
+
 class Columns(NamedTuple):
     """In which column of a table the texts are: the one that was said, or the first of the usual names."""
 
@@ -75,9 +100,10 @@ def read_asked(path: Path, columns: Columns) -> Iterator[Asked]:
 def without_names(path: Path, columns: Columns) -> list[str] | None:
     """Numbers as names for the columns of a CSV or TSV of translations whose first line has none, as in training."""
     from headwork.data.languages import language_columns
+    from headwork.data.packed import ending_of
     from headwork.data.table_files import first_cells
 
-    if columns.of_pairs is None or columns.said is not None or path.suffix.lower() not in (".csv", ".tsv"):
+    if columns.of_pairs is None or columns.said is not None or ending_of(path) not in (".csv", ".tsv"):
         return None
     first = first_cells(path)
     if not first:  # said when it is read

@@ -15,6 +15,7 @@ from headwork.data import AnyTokenizer
 from headwork.data.found import Skipped
 from headwork.data.text_examples import Rows
 from headwork.data.text_table import NO_LIMIT
+from headwork.data.unknown import is_mostly_unknown, why_unknown
 from headwork.tasks import LabelTask
 
 N_AT_ONCE = 64
@@ -55,7 +56,7 @@ class TextLabeller:
         if self.strange.n:
             complain(
                 f"more than half of the tokens of {self.strange.n:,} texts are not known to the model, the first at "
-                f"{self.strange.first}: the answers to them say little"
+                f"{self.strange.first}: the answers to them say little{why_unknown(self.tokenizer)}"
             )
         if self.bad.n:
             n_all = self.bad.n + self.n
@@ -91,6 +92,6 @@ class TextLabeller:
         for asked, every, ids in zip(chunk, whole, read, strict=True):
             if len(every) > len(ids):
                 self.cut.add(asked.place)
-            if 2 * ids.count(self.tokenizer.unknown) > len(ids) - 1:
+            if is_mostly_unknown(ids, self.tokenizer):
                 self.strange.add(asked.place)
         return read

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from headwork.cli.answers import OUT_HELP, Answers, beside, check_finite, to_json
 from headwork.cli.arguments import OfRunOrModel, complain, lines_of_stdin, without_denormals
-from headwork.cli.asked import COLUMN_HELP, Columns, find_asked, read_asked
+from headwork.cli.asked import COLUMN_HELP, Columns, find_asked, is_text, read_asked
 from headwork.tables import one_line
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from headwork.tasks import LabelTask
     from headwork.training import Run
 
-Read = Callable[[Path], Any]
-"""How a file becomes a batch of one example; its label is 0, and nobody looks at it."""
+Read = Callable[[Any], Any]
+"""How a file (a path), or a text itself, becomes a batch of one example; its label is 0, and nobody looks at it."""
 LONGEST_TEXT = 10**7
 """Characters from stdin."""
 N_COMPARED = 1000
@@ -41,8 +41,8 @@ class Predict(OfRunOrModel):
     """
 
     files: Annotated[
-        Positional[tuple[Path, ...]],
-        arg(help="Images, texts or tables of texts; folders of these; - for a text from stdin."),
+        Positional[tuple[str, ...]],
+        arg(help="Images, texts or tables of texts; folders of these; a text in quotes; - for a text from stdin."),
     ] = ()
     top: Annotated[int | None, arg(help="How many labels to name for each file; 3 unless given.")] = None
     invert: Annotated[bool, arg(help="Swap black and white: for dark ink, if the run has seen light ink.")] = False
@@ -77,7 +77,7 @@ class Predict(OfRunOrModel):
             rule = f"have an output for each of the {len(run.task.labels)} labels of {run.folder}"
             raise ValueError(f"run must {rule}, got {self.run_folder} with {description.n_outputs}")
         is_image = description.input == "image"
-        if is_image and Path("-") in self.files:
+        if is_image and "-" in self.files:
             raise ValueError("files must be images for this run: - reads a text from stdin, got -")
         if self.invert and not is_image:
             raise ValueError(f"invert is for images, got it for {self.run_folder}, which reads texts")
@@ -107,11 +107,11 @@ class Predict(OfRunOrModel):
             labeller = TextLabeller(opened.model, opened.task(), opened.tokenizer(), limit, self.skip_bad)
             self.predict_texts(labeller, opened.reader(), None)
         elif opened.output == "masked token":
-            for path in self.files:
+            for path in self.texts_or_paths():
                 for line in opened.fill(path, self.top or TOP, as_json=self.json):
                     print(one_line(line), flush=True)
         else:
-            for line in opened.similarities(self.files, as_json=self.json):
+            for line in opened.similarities(self.texts_or_paths(), as_json=self.json):
                 print(one_line(line), flush=True)
 
     def predict_texts(self, labeller: "TextLabeller", read: Read, of_run: str | None) -> None:
@@ -120,19 +120,20 @@ class Predict(OfRunOrModel):
         from headwork.data.text_table import TEXT_COLUMNS
 
         files = self.find_files(is_image=False)
-        if not any(map(is_table, files)):
+        tables = [file for file in files if isinstance(file, Path) and is_table(file)]
+        if not tables:
             if self.column is not None:
                 raise ValueError(f"column is for tables, got {self.column!r} for {files[0]}")
             self.predict_all(labeller.model, labeller.task, read, is_image=False, files=files)
             return
-        if not all(map(is_table, files)):
-            raise ValueError(f"files must be tables or texts, not both, got {', '.join(map(str, self.files))}")
+        if len(tables) < len(files):
+            raise ValueError(f"files must be tables or texts, not both, got {', '.join(self.files)}")
         if self.top is not None:
             raise ValueError(f"top is for single texts; of a row the first label is given, got {self.top} for a table")
         columns = Columns(self.column, TEXT_COLUMNS if of_run is None else (of_run.strip().lower(), *TEXT_COLUMNS))
         with Answers(self.out) as answers:
             for asked, label, probability in labeller.label(
-                each for file in files for each in read_asked(file, columns)
+                each for file in tables for each in read_asked(file, columns)
             ):
                 row = {"place": asked.place, "predicted": label, "probability": probability}
                 said = f"{asked.place}: {label} {100 * probability:.1f} %"
@@ -142,7 +143,7 @@ class Predict(OfRunOrModel):
             raise RuntimeError("no text could be read")
 
     def predict_all(
-        self, model: "nn.Module", task: "LabelTask", read: Read, *, is_image: bool, files: Sequence[Path] = ()
+        self, model: "nn.Module", task: "LabelTask", read: Read, *, is_image: bool, files: Sequence[Path | str] = ()
     ) -> None:
         """The labels of each file."""
         import torch
@@ -165,27 +166,42 @@ class Predict(OfRunOrModel):
                     probabilities = task.probabilities(call_model(model, batch))[0].tolist()
                 check_finite(path, dict(zip(task.labels, probabilities, strict=True)))
                 best = max(zip(probabilities, task.labels, strict=True))
-                row = {"file": str(path), "predicted": best[1], "probability": best[0]}
+                row = {what(path): str(path), "predicted": best[1], "probability": best[0]}
                 answers.add(row, self.say(path, probabilities, task.labels))
         if n_bad:
             complain(f"skipped {n_bad} of {n_bad + n_good} files")
         if not n_good:
             raise RuntimeError("no file could be read")
 
-    def find_files(self, *, is_image: bool) -> list[Path]:
+    def texts_or_paths(self) -> list[Path | str]:
+        """Each argument as the file that it names, or as the text that it is."""
+        return [word if is_text(word) else Path(word) for word in self.files]
+
+    def find_files(self, *, is_image: bool) -> list[Path | str]:
         from headwork.data.bundled_text import TEXT_ENDINGS
         from headwork.data.images import IMAGE_ENDINGS
         from headwork.data.table_files import TABLE_ENDINGS
 
         if not is_image:
-            return [file for path in self.files for file in find_asked(path, TABLE_ENDINGS, TEXT_ENDINGS)]
-        return [file for path in self.files for file in find_asked(folder_of_images(path), IMAGE_ENDINGS)]
+            return [
+                file
+                for each in self.texts_or_paths()
+                for file in ([each] if isinstance(each, str) else find_asked(each, TABLE_ENDINGS, TEXT_ENDINGS))
+            ]
+        return [file for path in self.files for file in find_asked(folder_of_images(Path(path)), IMAGE_ENDINGS)]
 
-    def say(self, path: Path, probabilities: list[float], labels: tuple[str, ...]) -> str:
+    def say(self, path: Path | str, probabilities: list[float], labels: tuple[str, ...]) -> str:
         best = sorted(zip(labels, probabilities, strict=True), key=lambda pair: -pair[1])[: self.top or TOP]
         if self.json:
-            return json.dumps({"file": str(path), "labels": [{"label": name, "probability": p} for name, p in best]})
+            return json.dumps(
+                {what(path): str(path), "labels": [{"label": name, "probability": p} for name, p in best]}
+            )
         return f"{path}: " + ", ".join(f"{name} {100 * probability:.1f} %" for name, probability in best)
+
+
+def what(path: Path | str) -> str:
+    """What an answer calls that which it answers."""
+    return "text" if isinstance(path, str) else "file"
 
 
 def folder_of_images(path: Path) -> Path:
@@ -274,20 +290,20 @@ def text_reader(run: "Run", description: "Description") -> Read:
     import torch
 
     from headwork.data import TextBatch, encode_starts, read_text
+    from headwork.data.unknown import say_mostly_unknown
 
     tokenizer, limit = tokenizer_of(run), text_limit(run, description)
 
-    def read(path: Path) -> "TextBatch":
-        text = text_of_stdin() if str(path) == "-" else read_text(path)
+    def read(path: Path | str) -> "TextBatch":
+        text = path if isinstance(path, str) else text_of_stdin() if str(path) == "-" else read_text(path)
         n_tokens, n_read = len(tokenizer.encode(text)), limit - 1  # BEGIN comes before them
         if not n_tokens:
-            raise ValueError(f"text must not be empty, got {path}")
+            raise ValueError(f"text must not be empty, got {str(path)!r}")
         if n_tokens > n_read:
             complain(f"of {path} the first {n_read} of {n_tokens} tokens are read")
         ids = encode_starts([text], tokenizer, limit)
-        n_unknown, n_read = ids[0].count(tokenizer.unknown), len(ids[0]) - 1
-        if 2 * n_unknown > n_read:
-            complain(f"of {path} {n_unknown} of {n_read} tokens are not known to the model: its answer says little")
+        if note := say_mostly_unknown(ids[0], tokenizer, str(path)):
+            complain(note)
         batch = torch.tensor(ids)
         return TextBatch(batch, torch.ones_like(batch, dtype=torch.bool), torch.tensor([0]))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headwork.models import Description
     from headwork.tasks import LabelTask
 
-Read = Callable[[Path], Any]
+Read = Callable[[Any], Any]
 ANSWERS = ("class", "masked token")
 
 
@@ -51,7 +51,7 @@ class Opened:
 
         tokenizer = self.tokenizer()
 
-        def read(path: Path) -> TextBatch:
+        def read(path: Path | str) -> TextBatch:
             ids = torch.tensor([self.ids(tokenizer, path)])
             return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([0]))
 
@@ -66,21 +66,24 @@ class Opened:
             raise ValueError(f"the tokenizer must have {rule}, got {len(found)}")
         return found
 
-    def ids(self, tokenizer: "PretrainedTokenizer", path: Path) -> list[int]:
-        """The tokens of a file that fit."""
+    def ids(self, tokenizer: "PretrainedTokenizer", path: Path | str) -> list[int]:
+        """The tokens of a file, or of a text itself, that fit."""
         from headwork.cli.predict import text_of_stdin
         from headwork.data import read_text
+        from headwork.data.unknown import say_mostly_unknown
 
-        text = text_of_stdin() if str(path) == "-" else read_text(path)
+        text = path if isinstance(path, str) else text_of_stdin() if str(path) == "-" else read_text(path)
         if not text.strip():
             raise ValueError(f"text must not be empty, got {path}")
         whole, limit = tokenizer.encode(text), self.description.max_tokens
+        if note := say_mostly_unknown(whole, tokenizer, str(path)):
+            complain(note)
         if limit is None or len(whole) <= limit:
             return whole
         complain(f"of {path} {limit} of {len(whole)} tokens are read")
         return tokenizer.encode_starts([text], limit)[0]
 
-    def fill(self, path: Path, top: int, *, as_json: bool) -> Iterator[str]:
+    def fill(self, path: Path | str, top: int, *, as_json: bool) -> Iterator[str]:
         """The likeliest tokens for each mask in a text."""
         import torch
 
@@ -103,7 +106,7 @@ class Opened:
                 said = ", ".join(f"{word} {100 * chance:.1f} %" for word, chance in found)
                 yield f"{path}, mask {number}: {said}" if len(places) > 1 else f"{path}: {said}"
 
-    def similarities(self, paths: Sequence[Path], *, as_json: bool) -> Iterator[str]:
+    def similarities(self, paths: Sequence[Path | str], *, as_json: bool) -> Iterator[str]:
         """The cosine of the angle between the vectors of each two texts."""
         import torch
         from torch.nn import functional as F

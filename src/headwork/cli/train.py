@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from dataclasses import dataclass, replace
 from inspect import cleandoc
@@ -116,7 +117,9 @@ class Train(Imports, TrainingFlags):
             given |= {"data": self.data or None, "data-dir": self.data_dir}
             for name, value in given.items():
                 if value is not None:
-                    raise ValueError(f"resume goes on with a run as it was begun: leave out {name}, got {value}")
+                    longer = f": {self.say_longer(name, value)}" if name in ("epochs", "steps") else ""
+                    rule = "goes on with a run as it was begun"
+                    raise ValueError(f"resume {rule}: leave out {name}, got {value}{longer}")
             run = open_run(self.resume, self.own_classes)
             return run, run.load_data()
         seed_everything(self.seed or 0)  # for a recipe that builds its model
@@ -138,6 +141,19 @@ class Train(Imports, TrainingFlags):
         data = config.data.load(config.training.seed)
         config = self.sized_for(config, data, values)
         return new_run(config, out, data, check=is_first_process()), data
+
+    def say_longer(self, name: str, value: object) -> str:
+        """How the model of the run is trained longer: its learning rate fell to the end of the run, and rises again."""
+        from headwork.recipes import RECIPES
+        from headwork.training import open_run
+
+        assert self.resume is not None
+        config = open_run(self.resume, self.own_classes).config
+        path = getattr(config.data, "path", None)
+        data = ["--data", path] if isinstance(path, str) else []
+        recipe = config.name if config.name in RECIPES else "RECIPE"
+        words = ["headwork", "train", recipe, *data, "--from", str(self.resume), f"--{name}", str(value)]
+        return f"a new run trains its model longer, `{shlex.join(words)}`"
 
     def of_from(self) -> "dict[str, object]":
         """What belongs to --from; None if it was not given."""
@@ -207,11 +223,10 @@ class Train(Imports, TrainingFlags):
         together get `FEWEST_STEPS` or more.
         """
         training, n = config.training, len(data.train)
-        if "WORLD_SIZE" in os.environ:
-            return config
+        n_parts = training.accumulate * int(os.environ.get("WORLD_SIZE", "1"))
         said = []
         if training.batch_size > n and "training.batch_size" not in values:
-            batch_size = training.accumulate * max(n // (4 * training.accumulate), 1)
+            batch_size = n_parts * max(n // (4 * n_parts), 1)
             said.append(f"batch size {batch_size} instead of {training.batch_size}")
             training = replace(training, batch_size=batch_size)
         epochs = ceil(FEWEST_STEPS / max(n // training.batch_size, 1))

@@ -47,6 +47,7 @@ from headwork.data.tokenizer import Characters as Characters
 from headwork.data.tokenizer import Pretrained as Pretrained
 from headwork.data.tokenizer import Tokenizer as Tokenizer
 from headwork.data.tokenizer import Words as Words
+from headwork.data.tokenizer import load_tokenizer as load_tokenizer
 from headwork.public import PublicNames
 
 __dir__ = PublicNames(__name__)

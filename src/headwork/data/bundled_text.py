@@ -25,6 +25,7 @@ from headwork.data.folders import files_below
 from headwork.data.found import say_skipped
 from headwork.data.hub_data import find_data, find_files
 from headwork.data.mapped_tokens import mapped_tokens
+from headwork.data.packed import ending_of, open_bytes
 from headwork.data.splitting import by_part, digest_of, part_of_file
 from headwork.data.text_examples import MaskedExamples, WindowExamples
 from headwork.data.text_parts import Pieces, cut, read_column, say_cut
@@ -163,7 +164,7 @@ class TextFile(TextOfTokens):
     def files(self) -> tuple[Path, ...]:
         path = find_data(self.path, HUB_ENDINGS, "text")
         if not path.is_dir():
-            if path.suffix.lower() in ROW_ENDINGS:
+            if ending_of(path) in ROW_ENDINGS:
                 raise ValueError(f"text must be plain text, got the table {path} (called .txt, it is read as it is)")
             return (path,)
         for endings in (TEXT_ENDINGS, (".parquet",)) if path == Path(self.path) else HUB_ENDINGS:
@@ -173,7 +174,7 @@ class TextFile(TextOfTokens):
 
     @property
     def left_out(self) -> tuple[Path, ...]:
-        endings = {file.suffix.lower() for file in self.files} | {*TEXT_ENDINGS}
+        endings = {ending_of(file) for file in self.files} | {*TEXT_ENDINGS}
         return tuple(files_below(Path(self.path), tuple(endings)).others) if Path(self.path).is_dir() else ()
 
     def pieces(self) -> Iterator[str]:
@@ -240,7 +241,7 @@ def read_pieces(path: Path, size: int = 2**15) -> Iterator[str]:
     check_file(path, "text", math.inf)
     decoder = codecs.getincrementaldecoder("utf-8")()
     held, start, n_lines, is_first = "", "", 0, True
-    with path.open("rb") as file:
+    with open_bytes(path) as file:
         for block in chain(iter(lambda: file.read(size), b""), [b""]):
             try:
                 text = decoder.decode(block, final=not block)

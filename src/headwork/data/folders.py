@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from headwork.data.packed import ending_of
+
 
 class FilesBelow(NamedTuple):
     """The files in a folder and in the folders below it that end as asked, and the others."""
@@ -23,7 +25,7 @@ def files_below(folder: Path, endings: Sequence[str]) -> FilesBelow:
     """
     below = FilesBelow([], [])
     for path in sorted(_visible_files(folder, frozenset())):
-        is_found = path.suffix.lower() in endings and path.is_file()  # a link may lead nowhere
+        is_found = ending_of(path) in endings and path.is_file()  # a link may lead nowhere
         (below.found if is_found else below.others).append(path)
     return below
 

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from headwork.data.folders import files_below
+from headwork.data.packed import ending_of
 from headwork.data.splitting import check_exists, part_of
 from headwork.data.table_files import TABLE_ENDINGS
 from headwork.extras import MissingExtraError, need
@@ -28,7 +29,7 @@ def find_data(path: str, endings: Sequence[tuple[str, ...]] = TABLES, what: str 
     if not path.strip():
         raise ValueError(f"{what} must name a file or folder, got {path!r}")
     here, named = Path(path), OF_A_DATA_SET.fullmatch(path)
-    is_file_name = here.suffix.lower() in {*TABLE_ENDINGS, ".txt", ".md", *chain(*endings)}
+    is_file_name = ending_of(here) in {*TABLE_ENDINGS, ".txt", ".md", *chain(*endings)}
     if here.exists() or named is None or is_file_name or Path(here.parts[0]).is_dir():
         return check_exists(here, what)
     try:
@@ -72,7 +73,7 @@ def _fetched(
 
 def _check_one_configuration(path: str, folder: Path, files: Iterable[Path]) -> None:
     """Raise if the tables are in several folders, which are different data sets and not the parts of one."""
-    inside = [file.relative_to(folder).parts for file in files if file.suffix.lower() in TABLE_ENDINGS]
+    inside = [file.relative_to(folder).parts for file in files if ending_of(file) in TABLE_ENDINGS]
     folders = sorted({parts[0] for parts in inside if len(parts) > 1 and part_of(Path(parts[0])) is None})
     if len(folders) > 1:
         raise ValueError(

@@ -1,7 +1,5 @@
 """Images in idx files, as MNIST has them: 60,000 and 10,000 of 28 x 28 pixels, grey."""
 
-import gzip
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -10,10 +8,14 @@ import numpy as np
 from jaxtyping import UInt8
 from numpy import ndarray
 
+from headwork.checks import check_file
 from headwork.data.augmentation import Augmentation
 from headwork.data.download import KnownSet, Remote
 from headwork.data.known_images import ImageSet, KnownImages, LabelledImages
+from headwork.data.packed import PACKED, open_bytes
 
+LARGEST = 2**31
+"""Bytes of an idx file."""
 FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
 
 
@@ -61,15 +63,15 @@ class IdxImages(KnownImages):
 
     def read(self) -> ImageSet:
         folder = self.known.find(self.directory)
-        train, test = (_labelled(folder, *names) for names in (FILES[:2], FILES[2:]))
+        train, test = (read_labelled(*(folder / name for name in names)) for names in (FILES[:2], FILES[2:]))
         return ImageSet(train, test, self.classes, folder)
 
 
-def _labelled(folder: Path, of_images: str, of_labels: str) -> LabelledImages:
-    images, labels = read_idx(folder / of_images), read_idx(folder / of_labels)
+def read_labelled(of_images: Path, of_labels: Path) -> LabelledImages:
+    images, labels = read_idx(of_images), read_idx(of_labels)
     if images.ndim != 3 or labels.shape != (len(images),):
         raise ValueError(
-            f"{folder / of_labels} must have a label for each image, got the shape {labels.shape} for images of the "
+            f"{of_labels} must have a label for each image, got the shape {labels.shape} for images of the "
             f"shape {images.shape}"
         )
     return LabelledImages(images[:, None], labels.astype(np.int64))
@@ -90,13 +92,29 @@ class FashionMnist(IdxImages):
     classes: ClassVar[tuple[str, ...]] = CLOTHES
 
 
+def find_idx(folder: Path) -> list[Path]:
+    """The idx files of images in a folder, packed or not, such as `train-images-idx3-ubyte` of MNIST."""
+    return sorted(path for path in folder.iterdir() if is_idx(path) and path.is_file())
+
+
+def is_idx(path: Path) -> bool:
+    return "images" in path.name and "idx3" in path.name
+
+
+def labels_of_idx(images: Path) -> Path:
+    """The file of the labels beside one of images."""
+    labels = images.with_name(images.name.replace("images", "labels").replace("idx3", "idx1"))
+    if not labels.exists():
+        raise ValueError(f"idx files of images must have their labels beside them, got {images} without {labels.name}")
+    return labels
+
+
 def read_idx(path: Path) -> UInt8[ndarray, "..."]:
     """The bytes of an idx file, packed or not: two zeros, the type 8, the number of axes, their sizes, the values."""
-    packed = path.with_name(f"{path.name}.gz")
-    try:
-        content = path.read_bytes() if path.exists() else gzip.decompress(packed.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{packed} must be a packed idx file, got one that cannot be read ({error})") from None
+    file = path if path.exists() else path.with_name(f"{path.name}{PACKED}")
+    check_file(file, "data", LARGEST)
+    with open_bytes(file) as opened:
+        content = opened.read()
     if len(content) < 4 or content[:3] != b"\x00\x00\x08" or len(content) < 4 + 4 * content[3]:
         raise ValueError(f"{path} must be an idx file of bytes, got the beginning {content[:4]!r}")
     shape = tuple(np.frombuffer(content, ">u4", content[3], offset=4).tolist())

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import torch
 from jaxtyping import Int, UInt8
@@ -14,13 +14,13 @@ from torch import Tensor
 from headwork import serialise
 from headwork.checks import Probability, Size, check_one_of
 from headwork.data.augmentation import Augmentation
+from headwork.data.class_folders import find_classes
 from headwork.data.examples import Dataset, check_seed
-from headwork.data.folders import files_below
-from headwork.data.found import say_classes, say_duplicates, say_skipped, say_split
+from headwork.data.found import say_classes, say_duplicates, say_split
 from headwork.data.image_examples import ImageExamples
 from headwork.data.images import IMAGE_ENDINGS, check_whole, read_image, stored_size
 from headwork.data.parquet_images import find_image_folder
-from headwork.data.splitting import HeldOut, by_part, part_of, share_out
+from headwork.data.splitting import HeldOut, share_out
 from headwork.data.text_table import check_classes, check_trained, sort_labels
 from headwork.tasks import Classification
 
@@ -53,7 +53,7 @@ class ImageFolder(serialise.Checked):
         """The images; `seed` drives the augmentation."""
         check_seed(seed)
         root, notes = find_image_folder(self.path)
-        by_class = find_classes(root)
+        by_class = find_classes(root, IMAGE_ENDINGS, "images")
         files, names, given = by_class.files, by_class.names, by_class.given
         classes = sort_labels(set(names))
         check_classes(classes, len(files), str(root))
@@ -117,76 +117,6 @@ class ImageFiles:
 
     def _read(self, index: int) -> UInt8[Tensor, "1 channel row column"]:
         return (read_image(self.files[index], self.size, self.n_channels) * 255).round().byte()
-
-
-class ImagesByClass(NamedTuple):
-    """The images of a folder, the class and the part of each, and what belongs to no class."""
-
-    files: list[Path]
-    names: list[str]
-    given: list[str | None]
-    others: list[Path]
-    """Files that are no images."""
-    without_class: list[Path]
-    """Images beside the folders of the classes."""
-
-    def skipped(self) -> list[str]:
-        """What is left out, in lines to be shown."""
-        kinds = (
-            (self.others, "files that are no images"),
-            (self.without_class, "images that are in no folder of a class"),
-        )
-        return [line for paths, what in kinds if (line := say_skipped(len(paths), what, str(next(iter(paths), ""))))]
-
-
-def find_classes(root: Path) -> ImagesByClass:
-    """The images in the folders of the classes, or of the classes of each part; raise for an empty class."""
-    if not root.is_dir():
-        raise ValueError(f"data must be a folder with a folder of images for each class, got the file {root}")
-    folders = _subfolders(root)
-    if not folders:
-        raise ValueError(f"data must be a folder with a folder of images for each class, got no folder in {root}")
-    images, others = files_below(root, IMAGE_ENDINGS)
-    parts = _folders_of_parts(root, folders, images)
-    inside: dict[Path, list[Path]] = {folder: [] for of_part in parts.values() for folder in of_part}
-    found = ImagesByClass([], [], [], others, [])
-    depth = len(root.parts) + (1 if "" in parts else 2)
-    for path in images:
-        inside.get(Path(*path.parts[:depth]), found.without_class).append(path)
-    for part, classes in parts.items():
-        for folder in classes:
-            if not inside[folder]:
-                endings = ", ".join(IMAGE_ENDINGS)
-                raise ValueError(f"every class must have images ({endings}), got none in {folder}")
-            found.files.extend(inside[folder])
-            found.names.extend([folder.name] * len(inside[folder]))
-            found.given.extend([part or None] * len(inside[folder]))
-    return found
-
-
-def _folders_of_parts(root: Path, folders: Sequence[Path], images: Sequence[Path]) -> dict[str, list[Path]]:
-    """The class folders of each part; of the part "", if no part is named; raise if that cannot be told.
-
-    A folder is a part if its name says so and it has folders in it: a class may be called `train`.
-    """
-    named = [folder for folder in folders if part_of(folder) is not None]
-    nested = [folder for folder in named if _subfolders(folder)]
-    if not nested and len(named) < len(folders):
-        return {"": list(folders)}
-    with_images = {Path(*path.parts[: len(root.parts) + 1]) for path in images}
-    for folder in folders:
-        if folder not in nested and folder in with_images:
-            rule = "the parts (train, valid or dev, test), each with a folder of images for each class, or the classes"
-            beside = f" beside {nested[0].name}" if nested else ""
-            what = "has images and no folders" if folder in named else "names no part"
-            raise ValueError(f"the folders of {root} must be {rule}, got {folder.name}{beside}, which {what}")
-    return {
-        part: [each for path in paths for each in _subfolders(path)] for part, paths in by_part(nested, root).items()
-    }
-
-
-def _subfolders(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def for_each(do: Callable[[Path], T], files: Sequence[Path]) -> list[T]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from headwork.data.found import Skipped
 from headwork.data.languages import language_columns
+from headwork.data.packed import ending_of
 from headwork.data.table_files import (
     Row,
     check_delimiter,
@@ -41,7 +42,7 @@ class PairTable:
 
     def read(self, notes: dict[str, None], empty_lines: Skipped) -> Iterator[Pair]:
         """The pairs; which columns they are from is noted, once for all tables that are alike."""
-        first = first_cells(self.file) if self.file.suffix.lower() in (".csv", ".tsv") else None
+        first = first_cells(self.file) if ending_of(self.file) in (".csv", ".tsv", ".txt") else None
         is_pair = first is not None and not self.is_header(first)
         numbers = [str(number + 1) for number in range(len(first))] if first is not None and is_pair else None
         columns: tuple[str, str] | None = None

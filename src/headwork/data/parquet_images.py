@@ -1,4 +1,4 @@
-"""Images and labels in Parquet files, as the Hugging Face Hub has them, written once to a folder for each class."""
+"""Images and labels in Parquet or idx files, as the Hub and MNIST have them, written to a folder for each class."""
 
 import io
 import re
@@ -10,9 +10,10 @@ from PIL import Image, UnidentifiedImageError
 
 from headwork.data.found import say_skipped
 from headwork.data.hub_data import find_data, find_files
+from headwork.data.idx_images import find_idx, is_idx, labels_of_idx, read_labelled
 from headwork.data.images import IMAGE_ENDINGS
 from headwork.data.mapped_tokens import cache_folder
-from headwork.data.splitting import digest_of, files_by_part
+from headwork.data.splitting import digest_of, files_by_part, part_of
 from headwork.data.table_files import Row, class_names, read_rows, usual_column
 from headwork.data.text_table import LABEL_COLUMNS, read_label
 from headwork.storage.folders import explain_disk_errors, staging_path
@@ -22,12 +23,15 @@ HUB_ENDINGS = ((".parquet",), IMAGE_ENDINGS)
 
 
 def find_image_folder(path: str) -> tuple[Path, list[str]]:
-    """The folder of images, and what was skipped to make it: `path`, or where the images of its Parquet files are.
+    """The folder of images, and what was skipped to make it: `path`, or where those of its Parquet or idx files are.
 
     The path may be the id of a data set on the Hub.
     """
     found = find_data(path, HUB_ENDINGS)
     tables = find_files(found, (".parquet",)) if found.is_dir() else [found] * (found.suffix.lower() == ".parquet")
+    if found.is_dir() and (idx := find_idx(found)):
+        parts = {part: [file for file in idx if _part_of_idx(file) == part] for part in sorted(map(_part_of_idx, idx))}
+        return write_images(parts, digest_of([*idx, *map(labels_of_idx, idx)], found)), []
     if not tables or (found.is_dir() and find_files(found, IMAGE_ENDINGS)):
         return found, []
     parts, others = files_by_part(tables, found, leave_out=found != Path(path))
@@ -72,8 +76,11 @@ def _put_in_place(staging: Path, folder: Path) -> None:
 def read_images(file: Path, folders: dict[str, str]) -> Iterator[tuple[str, bytes, str]]:
     """Of each row of a Parquet file the class, as the name of a folder, the bytes of the image, and its place.
 
-    The class of each folder is kept in `folders`; two classes of one folder are an error.
+    The class of each folder is kept in `folders`; two classes of one folder are an error. An idx file has rows too.
     """
+    if is_idx(file):
+        yield from _read_idx_images(file)
+        return
     image = label = ""
     names: tuple[str, ...] | None = None
     for row in read_rows(file):
@@ -89,6 +96,18 @@ def read_images(file: Path, folders: dict[str, str]) -> Iterator[tuple[str, byte
         if folders.setdefault(name, of_class) != of_class:
             raise ValueError(f"classes must differ in more than / and :, got {folders[name]!r} and {of_class!r}")
         yield name, content, row.place
+
+
+def _part_of_idx(file: Path) -> str:
+    return "test" if file.name.startswith("t10k") else part_of(file) or ""
+
+
+def _read_idx_images(file: Path) -> Iterator[tuple[str, bytes, str]]:
+    images, labels = read_labelled(file, labels_of_idx(file))
+    for number, (image, label) in enumerate(zip(images[:, 0], labels.tolist(), strict=True)):
+        content = io.BytesIO()
+        Image.fromarray(image).save(content, "png", compress_level=1)
+        yield str(label), content.getvalue(), f"image {number} of {file}"
 
 
 def find_columns(row: Row, file: Path) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Tables in files, row by row: CSV, TSV, JSON lines, a JSON array and Parquet.
 
-CSV is read with its quotes; TSV is split on tabs, and a quote in it is a character like any other.
+CSV is read with its quotes; TSV is split on tabs, and a quote in it is a character like any other. Whatever is text may
+be packed by gzip.
 """
 
 import csv
@@ -12,11 +13,13 @@ from typing import Any, NamedTuple
 
 from headwork.checks import check_file
 from headwork.data.found import Skipped
+from headwork.data.packed import ending_of, open_bytes
 from headwork.extras import need
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 LONGEST_FIELD, LONGEST_LINE = 2**24, 2**26
 """Characters of a cell and bytes of a line in a CSV or TSV file."""
+DELIMITED = (".csv", ".tsv", ".txt")
 LONGEST_NAME, N_NAMES = 40, 20
 """Of columns, in a message."""
 LARGEST_ARRAY = 2**30
@@ -40,13 +43,13 @@ def is_table(path: Path) -> bool:
     >>> is_table(Path("reviews.JSON")), is_table(Path("reviews.txt"))
     (True, False)
     """
-    return path.suffix.lower() in TABLE_ENDINGS
+    return ending_of(path) in TABLE_ENDINGS
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None, empty_lines: Skipped | None = None) -> Iterator[Row]:
     """The rows of a table; raise for one that is not like the others, and count the lines that are empty.
 
-    A CSV or TSV file names its columns in the first line, unless they are given.
+    A CSV or TSV file names its columns in the first line, unless they are given; one that ends in .txt is a TSV file.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "two.csv"
@@ -55,8 +58,8 @@ def read_rows(path: Path, columns: Sequence[str] | None = None, empty_lines: Ski
     [{'text': 'good, very good', 'label': '1'}, {'text': 'bad', 'label': '0'}]
     """
     empty_lines = Skipped() if empty_lines is None else empty_lines
-    match path.suffix.lower():
-        case ".csv" | ".tsv":
+    match ending_of(path):
+        case ".csv" | ".tsv" | ".txt":
             return _delimited(path, columns, empty_lines)
         case ".json" if _is_array(path):
             return _json_array(path)
@@ -76,7 +79,7 @@ def read_lines(path: Path, longest: int = -1) -> Iterator[str]:
     A line ends with a line feed and nothing else: texts have other separators inside them.
     """
     check_file(path, "data", math.inf)
-    with path.open("rb") as file:
+    with open_bytes(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(longest), b""), start=1):
             if len(line) == longest and not line.endswith(b"\n"):
                 raise ValueError(f"lines must have at most {longest:,} bytes, got more in line {number} of {path}")
@@ -88,6 +91,11 @@ def read_lines(path: Path, longest: int = -1) -> Iterator[str]:
             if number == 1:
                 text = text.removeprefix("\N{BYTE ORDER MARK}")
             yield text.removesuffix("\n").removesuffix("\r")
+
+
+def has_tabs(path: Path) -> bool:
+    """Whether the first line of a file that is not empty has a tab: one that ends in .txt is then a table."""
+    return "\t" in next((line for line in read_lines(path) if line.strip()), "")
 
 
 def find_column(columns: Sequence[str], said: str | None, names: Sequence[str], what: str, path: Path) -> str:
@@ -103,8 +111,11 @@ def find_column(columns: Sequence[str], said: str | None, names: Sequence[str], 
         return said
     found = usual_column(columns, names)
     if found is None:
+        first = ": a first line such as label,text must name them" if ending_of(path) in DELIMITED else ""
         how = "--column NAME" if what == "column" else f"{what}=NAME, or --set data.{what}=NAME on the command line"
-        raise ValueError(f"{what} must be given ({how}), since no column is called {' or '.join(names[:4])}; {there}")
+        raise ValueError(
+            f"{what} must be given ({how}), since no column is called {' or '.join(names[:4])}; {there}{first}"
+        )
     return found
 
 
@@ -164,7 +175,7 @@ def _cells(path: Path, empty_lines: Skipped) -> Iterator[tuple[int, list[str]]]:
 
 def _all_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     lines = read_lines(path, LONGEST_LINE)
-    if path.suffix.lower() == ".tsv":
+    if ending_of(path) in (".tsv", ".txt"):
         yield from ((number, line.split("\t") if line else []) for number, line in enumerate(lines, start=1))
         return
     csv.field_size_limit(LONGEST_FIELD)
@@ -197,7 +208,7 @@ def _delimited(path: Path, columns: Sequence[str] | None, empty_lines: Skipped) 
 def check_delimiter(path: Path, columns: Sequence[str]) -> None:
     """Raise if the first line is one cell that something else than the delimiter takes apart."""
     names = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    delimiter = "\t" if ending_of(path) in (".tsv", ".txt") else ","
     others = [each for each in names if each != delimiter and each in columns[0]]
     if len(columns) == 1 and others:
         raise ValueError(
@@ -231,7 +242,7 @@ def _json_lines(path: Path, empty_lines: Skipped) -> Iterator[Row]:
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
-            is_json = path.suffix.lower() == ".json"
+            is_json = ending_of(path) == ".json"
             rule = (
                 "data must be a JSON array of objects, or one object a line" if is_json else "every line must be JSON"
             )

@@ -12,9 +12,10 @@ from headwork.data.examples import Dataset, Split
 from headwork.data.folders import files_below
 from headwork.data.found import Skipped, say_duplicates, say_lengths, say_skipped, say_split
 from headwork.data.hub_data import find_data, find_tables_in
+from headwork.data.packed import ending_of
 from headwork.data.pair_files import Pair, PairTable, aligned
 from headwork.data.splitting import HeldOut, by_part, check_exists, digest_of, share_out
-from headwork.data.table_files import TABLE_ENDINGS, is_table
+from headwork.data.table_files import TABLE_ENDINGS, has_tabs, is_table
 from headwork.data.text_examples import PairExamples, Rows
 from headwork.data.text_table import words_of
 from headwork.data.tokenizer import BytePairs, Characters, Tokenizer, Words, make_tokenizer
@@ -152,7 +153,7 @@ class TextPairs(serialise.Checked):
             yield None, [path, translations]
             return
         if path.is_file():
-            if not is_table(path):
+            if not is_table(path) and not (ending_of(path) == ".txt" and has_tabs(path)):
                 raise ValueError(
                     f"data must be a table ({', '.join(TABLE_ENDINGS)}), two files or a folder, for a translator, "
                     f"got {path}"

@@ -23,9 +23,11 @@ from headwork.data.found import (
     say_unknown,
 )
 from headwork.data.hub_data import find_data, find_tables_in
+from headwork.data.packed import ending_of
 from headwork.data.reviews import LabelledTexts, ReviewTexts, bag_of_words_accuracy
 from headwork.data.splitting import HeldOut, digest_of, files_by_part, share_out
-from headwork.data.table_files import TABLE_ENDINGS, class_names, find_column, is_missing, read_rows
+from headwork.data.table_files import TABLE_ENDINGS, class_names, find_column, has_tabs, is_missing
+from headwork.data.text_classes import ENDINGS, TextSource, find_text_classes
 from headwork.data.text_examples import Rows, TextExamples
 from headwork.data.tokenizer import BytePairs, Pretrained, Words, make_tokenizer
 from headwork.tasks import Classification
@@ -56,6 +58,8 @@ class TableTexts(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class TextTable(serialise.Checked):
     """A CSV, TSV, JSONL or Parquet file with a column of texts and one of labels, or a folder of such files.
+
+    Or a folder with a folder of .txt files for each class, or with a .txt file for each class and a text in each line.
 
     The columns are found by their usual names (`text`, `sentence`, ...; `label`, `class`, ...) unless they are given.
     Files called train, valid (or dev) and test are those parts; what is missing is split off the rest.
@@ -111,16 +115,16 @@ class TextTable(serialise.Checked):
     def read(self) -> TableTexts:
         """The texts and labels of all files."""
         path = find_data(self.path)
-        parts, other_files = find_tables(path, of_hub=path != Path(self.path))
-        files = [(file, part) for part, files in parts.items() for file in files]
-        no_tables = files_below(path, TABLE_ENDINGS).others if path.is_dir() and path == Path(self.path) else []
+        sources, skipped = find_texts(path, of_hub=path != Path(self.path))
+        of_class = sources[0].of_class is not None
         texts, labels, places, given = list[str](), list[str](), list[str](), list[str | None]()
         columns = dict[str, str]()
         empty_lines, empty, unlabelled = Skipped(), Skipped(), Skipped()
-        for file, part in files:
+        for source in sources:
+            file, part = source.file, source.part
             of_text = of_label = None
             names: tuple[str, ...] | None = None
-            for place, values in read_rows(file, empty_lines=empty_lines):
+            for place, values in source.rows(empty_lines):
                 if of_text is None or of_label is None:
                     of_text = find_column(list(values), self.text, TEXT_COLUMNS, "text", file)
                     of_label = find_column(list(values), self.label, LABEL_COLUMNS, "label", file)
@@ -140,19 +144,20 @@ class TextTable(serialise.Checked):
                 texts.append(text)
                 places.append(place)
                 labels.append(read_label(values.get(of_label), names, of_label, place))
-                given.append(part or None)
+                given.append(part)
         if not texts:
             raise ValueError(f"data must have rows with a text and a label, got none in {path}")
         label_names = sort_labels(set(labels))
         index = {name: i for i, name in enumerate(label_names)}
         which = ", ".join(f"text in {text!r}, label in {label!r}" for text, label in columns.items())
+        if of_class:
+            which = f"the class is the name of the {'file, one text a line' if sources[0].by_line else 'folder'}"
         notes = [
             f"{len(texts):,} texts in {path} ({which})",
             empty_lines.say("empty lines"),
             empty.say("empty texts"),
             unlabelled.say(f"texts without a label ({NO_LABEL})"),
-            say_skipped(len(other_files), "files that name no part", str(next(iter(other_files), ""))),
-            say_skipped(len(no_tables), "files that are no tables", str(next(iter(no_tables), ""))),
+            *skipped,
         ]
         return TableTexts(
             texts,
@@ -161,8 +166,8 @@ class TextTable(serialise.Checked):
             label_names,
             given,
             [note for note in notes if note],
-            digest_of([file for file, _ in files], path),
-            f"the column {' or '.join(columns.values())} of {path}",
+            digest_of([source.file for source in sources], path),
+            str(path) if of_class else f"the column {' or '.join(columns.values())} of {path}",
         )
 
     def class_names(self, file: Path, column: str) -> tuple[str, ...] | None:
@@ -187,15 +192,29 @@ class TextTable(serialise.Checked):
         return bag_of_words_accuracy(parts.train, parts.test)
 
 
-def find_tables(path: Path, *, of_hub: bool = False) -> tuple[dict[str, list[Path]], list[Path]]:
-    """The files of each part (that of files which name none is ""), and those that are left out.
+def find_texts(path: Path, *, of_hub: bool = False) -> tuple[list[TextSource], list[str]]:
+    """The tables of each part, or the files of each class, and what is skipped.
 
     A data set on the Hub may have files of other parts, such as texts without labels.
     """
     tables = find_tables_in(path, of_hub=of_hub)
     if path.is_dir() and not tables:
-        raise ValueError(f"data must be a folder with files such as {', '.join(TABLE_ENDINGS)}, got {path}")
-    return files_by_part(tables, path, leave_out=of_hub)
+        if not of_hub and files_below(path, ENDINGS).found:
+            return find_text_classes(path)
+        raise ValueError(
+            f"data must be a folder with files such as {', '.join(TABLE_ENDINGS)}, or with .txt files in a folder for "
+            f"each class, got {path}"
+        )
+    if ending_of(path) in ENDINGS and path.is_file() and not has_tabs(path):
+        raise ValueError(
+            f"data must be a table ({', '.join(TABLE_ENDINGS)}; .txt with tabs), or a folder with a .txt file for each "
+            f"class, got {path} without a tab in its first line"
+        )
+    parts, others = files_by_part(tables, path, leave_out=of_hub)
+    no_tables = files_below(path, TABLE_ENDINGS).others if path.is_dir() and not of_hub else []
+    kinds = (others, "files that name no part"), (no_tables, "files that are no tables")
+    skipped = [note for files, what in kinds if (note := say_skipped(len(files), what, str(next(iter(files), ""))))]
+    return [TextSource(file, part or None) for part, files in parts.items() for file in files], skipped
 
 
 def words_of(text: str) -> str:

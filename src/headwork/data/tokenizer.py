@@ -11,6 +11,7 @@ spell, so the text "<pad>" is five characters and never a padding token.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, overload
 
 from headwork.extras import missing
@@ -23,7 +24,8 @@ except ModuleNotFoundError as error:
 
 from headwork import serialise
 from headwork.hub import PretrainedTokenizer, find_folder, is_pretrained
-from headwork.storage.sealed_json import read_text
+from headwork.hub.tokenizer import OF_RUN
+from headwork.storage.sealed_json import read_json, read_text
 
 MASK = "<mask>"
 SPECIAL = ("<pad>", "<begin>", "<end>", "\N{REPLACEMENT CHARACTER}")
@@ -250,14 +252,19 @@ def make_tokenizer(choice: Characters | BytePairs | Words | Pretrained, texts: I
             return load_tokenizer(choice.folder)
 
 
-def load_tokenizer(folder: str) -> AnyTokenizer:
-    """The tokenizer beside a model: ours in the folder of a run, or that of a folder of Hugging Face's."""
+def load_tokenizer(folder: Path | str) -> AnyTokenizer:
+    """The tokenizer beside a model: in the folder of a run, in a Hugging Face folder, or in a GGUF file.
+
+    `encode_starts(texts, max_tokens)` gives the ids that a classifier reads, with the special tokens around them.
+    """
     found = find_folder(folder)
     if is_pretrained(found):
         return PretrainedTokenizer.load(found)
     path = found / "tokenizer.json"
     if not path.is_file():
         raise ValueError(f"folder must have a tokenizer.json to read texts with, got {found}")
+    if (found / "config.json").is_file() and read_json(found / "config.json").get(OF_RUN):
+        return PretrainedTokenizer.from_json(read_text(path))
     return Tokenizer.from_json(read_text(path))
 
 

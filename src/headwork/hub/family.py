@@ -50,8 +50,13 @@ class Family:
         theirs = {**others, **own, **_kept(also, own)}
         lost = _differences(_explicit(config), _explicit(self.read(theirs, tensors)))
         if lost:
-            raise ValueError(f"{self.name} has no place for {', '.join(lost)}")
+            raise ValueError(f"{self.name} {NO_PLACE} {', '.join(lost)}")
         return theirs
+
+
+NO_PLACE = "has no place for"
+IN_WORDS = {"pre": " (norms before each part, and one after the last layer)", "post": " (a norm after each part)"}
+"""What an order of norms is."""
 
 
 def _kept(also: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
@@ -66,10 +71,12 @@ def _n_labels(settings: Mapping[str, object]) -> int:
 
 
 def _differences(config: Any, other: Any) -> list[str]:
+    names = [field.name for field in fields(config) if getattr(config, field.name) != getattr(other, field.name)]
+    of_order = {"norm_order", "final_norm"} <= {*names}  # the second follows from the first
     return [
-        f"{field.name}={getattr(config, field.name)!r}"
-        for field in fields(config)
-        if getattr(config, field.name) != getattr(other, field.name)
+        f"{name}={getattr(config, name)!r}{IN_WORDS.get(getattr(config, name), '') if name == 'norm_order' else ''}"
+        for name in names
+        if not (of_order and name == "final_norm")
     ]
 
 

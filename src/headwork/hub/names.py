@@ -198,6 +198,19 @@ class Names:
     def matches(self, ours: Mapping[str, Tensor]) -> Iterator[Match]:
         """The rules for the tensors of a model, each of which has exactly one."""
         left = dict.fromkeys(ours)
+        yield from self._matches(left)
+        if left:
+            raise ValueError(f"the table of names must have all tensors of the model, and has no {', '.join(left)}")
+
+    def without_rule(self, ours: Mapping[str, Tensor]) -> list[str]:
+        """The tensors of a model that have none."""
+        left = dict.fromkeys(ours)
+        for _ in self._matches(left):
+            pass
+        return list(left)
+
+    def _matches(self, left: dict[str, None]) -> Iterator[Match]:
+        """The rules for the names, each of which is taken out."""
         for theirs, entry in self.table.items():
             rule = Same(entry) if isinstance(entry, str) else entry
             first = re.compile(_pattern(_names(rule.ours)[0]))
@@ -206,8 +219,6 @@ class Names:
                 for name in match.ours:
                     left.pop(name)
                 yield match
-        if left:
-            raise ValueError(f"the table of names must have all tensors of the model, and has no {', '.join(left)}")
 
     def write(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Their tensors by their names, those of a model without a head without the prefix."""

@@ -17,7 +17,7 @@ from headwork import choices
 from headwork.convert import has_lora, merge_lora
 from headwork.hub.download import find_folder
 from headwork.hub.families import FAMILIES, find_family, with_model_type
-from headwork.hub.family import Family
+from headwork.hub.family import NO_PLACE, Family
 from headwork.hub.gguf_file import GgufFile, is_gguf
 from headwork.hub.names import Names
 from headwork.hub.sentences import with_pooling
@@ -267,14 +267,30 @@ def write_with(
     families: Iterable[Family], config: Any, tensors: Mapping[str, Tensor], also: Mapping[str, object], kind: str
 ) -> tuple[dict[str, object], dict[str, Tensor]]:
     """The settings and tensors of the first family that has a place for everything."""
-    reasons = []
+    names: dict[str, list[str]] = {}
     for family in families:
         try:
-            written = family.names(config).write(tensors)
-            return family.write(config, written.keys(), also), written
+            return write_as(family, config, tensors, also)
         except ValueError as error:
-            reasons.append(str(error))
+            names.setdefault(str(error).removeprefix(f"{family.name} {NO_PLACE} "), []).append(family.name)
+    reasons = [
+        f"{', '.join(those)} {NO_PLACE.replace('has', 'have') if len(those) > 1 else NO_PLACE} {why}"
+        for why, those in names.items()
+    ]
     raise ValueError(f"model must be of a family that others know, got {kind}: {'; '.join(reasons) or 'there is none'}")
+
+
+def write_as(
+    family: Family, config: Any, tensors: Mapping[str, Tensor], also: Mapping[str, object]
+) -> tuple[dict[str, object], dict[str, Tensor]]:
+    """The settings and tensors of this family; raise, with the settings first, for what it has no place for."""
+    names = family.names(config)
+    lost = names.without_rule(tensors)
+    written = names.write({name: tensor for name, tensor in tensors.items() if name not in lost})
+    settings = family.write(config, written.keys(), also)
+    if lost:
+        raise ValueError(f"{family.name} {NO_PLACE} {', '.join(lost)}")
+    return settings, written
 
 
 def named_labels(labels: Sequence[str], description: Description | None) -> dict[str, object]:

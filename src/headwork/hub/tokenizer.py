@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import tokenizers
 
 FILE = "tokenizer.json"
+OF_RUN = "pretrained_tokenizer"
+"""In `config.json` of a run: its tokens are those of a Hugging Face model."""
 MASKS, UNKNOWN = ("[MASK]", "<mask>"), ("[UNK]", "<unk>")
 """As the families call them."""
 
@@ -51,6 +53,11 @@ class PretrainedTokenizer:
             file = GgufFile(folder)
             return cls(
                 file.tokenizer(), end=file.end, chat_template=file.chat_template, special_tokens=file.special_tokens
+            )
+        if _has_own_tokens(Path(folder)):
+            raise ValueError(
+                f"folder must be one of Hugging Face, got the run {folder}, whose tokens are Headwork's own: "
+                "hw.data.load_tokenizer(folder) reads them"
             )
         path = Path(folder) / FILE
         if path.is_file():
@@ -165,6 +172,12 @@ def _model_type(folder: Path) -> object:
         return read_settings(folder)["model_type"]
     except (ValueError, DamagedError):
         return None
+
+
+def _has_own_tokens(folder: Path) -> bool:
+    """Whether it is a run whose vocabulary was made for it: a classifier reads a first token that no rule here adds."""
+    about = _settings(folder / "config.json")
+    return "run" in about and not about.get(OF_RUN)
 
 
 def _end_ids(folder: Path) -> list[int]:

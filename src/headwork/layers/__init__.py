@@ -25,6 +25,7 @@ from headwork.layers.hook_point import HookPoint as HookPoint
 from headwork.layers.hook_point import LazyHookPoint as LazyHookPoint
 from headwork.layers.lora import LoRALinear as LoRALinear
 from headwork.layers.mixture_of_experts import MixtureOfExperts as MixtureOfExperts
+from headwork.layers.norm import BatchNorm2d as BatchNorm2d
 from headwork.layers.norm import LayerNorm as LayerNorm
 from headwork.layers.norm import RMSNorm as RMSNorm
 from headwork.layers.norm import UnbiasedLayerNorm as UnbiasedLayerNorm

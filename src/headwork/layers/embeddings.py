@@ -15,7 +15,7 @@ from headwork.functional.patches import channels_last, embed_patches, grid_of, p
 from headwork.functional.processor import check_products
 from headwork.functional.soft_cap import soft_cap
 from headwork.layers.linear import OneToken, affine_map, linear
-from headwork.layers.norm import LayerNorm
+from headwork.layers.norm import BatchNorm2d, LayerNorm
 
 
 class TokenEmbedding(nn.Module):
@@ -184,7 +184,7 @@ class ConvolutionalStem(nn.Module):
             )
         self.n_channels, self.patch = n_channels, patch
         self.convolutions = nn.ModuleList()
-        self.norms = nn.ModuleList(nn.BatchNorm2d(width) for width in widths)
+        self.norms = nn.ModuleList(BatchNorm2d(width) for width in widths)
         for number, (d_in, d_out) in enumerate(pairwise((n_channels, *widths, d_model))):
             is_last = number == len(widths)
             stride = 2 if number > len(widths) - n_halvings else 1

@@ -11,6 +11,7 @@ from headwork.functional.patches import channels_last, check_image
 from headwork.functional.processor import check_products
 from headwork.layers.hook_point import HookPoint
 from headwork.layers.linear import linear
+from headwork.layers.norm import BatchNorm2d
 from headwork.models.model import Description, Device, Parts, building, numbered
 from headwork.serialise import Checked
 
@@ -51,14 +52,14 @@ class ResidualBlock(nn.Module):
     def __init__(self, d_in: int, d_out: int, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(d_in, d_out, 3, stride, padding=1, bias=False)
-        self.norm1 = nn.BatchNorm2d(d_out)
+        self.norm1 = BatchNorm2d(d_out)
         self.conv2 = nn.Conv2d(d_out, d_out, 3, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(d_out)
+        self.norm2 = BatchNorm2d(d_out)
         same_shape = d_in == d_out and stride == 1
         self.shortcut = (
             nn.Identity()
             if same_shape
-            else nn.Sequential(nn.Conv2d(d_in, d_out, 1, stride, bias=False), nn.BatchNorm2d(d_out))
+            else nn.Sequential(nn.Conv2d(d_in, d_out, 1, stride, bias=False), BatchNorm2d(d_out))
         )
 
     def forward(self, x: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch wider lower narrower"]:
@@ -86,7 +87,7 @@ class ResNet(nn.Module):
         with building(self, device, dtype):
             first = config.widths[0]
             self.conv = nn.Conv2d(config.n_channels, first, 3, padding=1, bias=False)
-            self.norm = nn.BatchNorm2d(first)
+            self.norm = BatchNorm2d(first)
             self.features = HookPoint("batch channel row column")
             self.blocks = nn.ModuleList()
             d_in = first

@@ -20,15 +20,18 @@ from headwork.data import (
     Tokenizer,
 )
 from headwork.data.bundled_text import digest_of_texts, fit_in_memory, tokens_of
+from headwork.data.class_folders import find_classes
 from headwork.data.found import say_lengths, say_skipped, say_unknown
 from headwork.data.hub_data import find_data
 from headwork.data.image_examples import ImageExamples
-from headwork.data.image_folder import ImageFiles, find_classes, say_sizes
+from headwork.data.image_folder import ImageFiles, say_sizes
+from headwork.data.images import IMAGE_ENDINGS
 from headwork.data.parquet_images import find_image_folder
 from headwork.data.preprocessed import PreprocessedExamples
 from headwork.data.reviews import encode_starts
 from headwork.data.text_examples import MaskedExamples, PairExamples, Rows, TextExamples, WindowExamples
 from headwork.data.text_table import NO_LIMIT
+from headwork.data.unknown import why_unknown
 from headwork.hub import ImagePreprocessing
 from headwork.models import describe
 from headwork.recipes.overrides import override
@@ -79,7 +82,7 @@ def other_examples(run: Run, paths: Sequence[str], settings: Mapping[str, object
 def _images(run: Run, data: ImageFolder, of_folder: PreprocessedImages | None) -> OtherData:
     """The images of the folders of the classes, through the preprocessing of the run's model if it has one."""
     root, notes = find_image_folder(data.path)
-    by_class = find_classes(root)
+    by_class = find_classes(root, IMAGE_ENDINGS, "images")
     found = (f"{len(by_class.files):,} images in {data.path}, {say_sizes(by_class.files)}", *notes, *by_class.skipped())
     labels = torch.tensor(_numbered(by_class.names, _labels(run), data.path, run.config.data))
     about = [{"file": str(file)} for file in by_class.files]
@@ -98,7 +101,8 @@ def _texts(run: Run, data: TextTable, tokenizer: AnyTokenizer) -> OtherData:
     ids = encode_starts(table.texts, tokenizer, data.max_tokens)
     lengths = [len(ids) for ids in encode_starts(table.texts, tokenizer, NO_LIMIT)]
     unknown = say_unknown((each[1:] for each in ids), tokenizer.unknown, "words")
-    found = (*table.notes, say_lengths("texts", lengths, data.max_tokens), *([unknown] if unknown else []))
+    notes = [unknown + why_unknown(tokenizer)] if unknown else []
+    found = (*table.notes, say_lengths("texts", lengths, data.max_tokens), *notes)
     about = [{"place": place, "text": text} for place, text in zip(table.places, table.texts, strict=True)]
     return OtherData(TextExamples(Rows.of(ids), torch.tensor(numbers)), found, about)
 

@@ -13,6 +13,7 @@ from torch import nn
 from headwork.convert import Conversion, conversions_of
 from headwork.data import DATA_CONFIGS, AnyTokenizer, Dataset, Tokenizer
 from headwork.hub import PretrainedTokenizer
+from headwork.hub.tokenizer import OF_RUN
 from headwork.metric import SPLITS
 from headwork.models import CLASSES
 from headwork.seeds import unchanged_rng_states
@@ -33,7 +34,7 @@ from headwork.training.config import RunConfig
 from headwork.training.fit import check_parts, fit_to_data, task_for
 
 TOKENIZER = "tokenizer.json"
-FROZEN, PRETRAINED = "frozen", "pretrained_tokenizer"
+FROZEN, PRETRAINED = "frozen", OF_RUN
 """Keys of `config.json`: the parameters that are not trained, and whether the tokenizer is one of Hugging Face's."""
 N_HASHED = 8
 """Examples of each part that the fingerprint of the data sees."""
@@ -162,11 +163,12 @@ def check_free(folder: Path, tokenizer: str | None = None) -> None:
         raise ValueError(f"out must be a new or an empty folder, got {folder}, which holds {what}")
 
 
-def open_run(folder: Path, classes: Iterable[type] = (), *, edited: bool = False) -> Run:
+def open_run(folder: Path | str, classes: Iterable[type] = (), *, edited: bool = False) -> Run:
     """The run in a folder; `classes` are a user's own that its file may name.
 
     What is not as the run wrote it is refused, unless it was `edited` on purpose.
     """
+    folder = Path(folder)
     path = folder / CONFIG
     about = read_json(path) if path.is_file() else {}
     if "run" in about and "task" not in about and SEAL not in about:

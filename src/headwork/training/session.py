@@ -76,7 +76,10 @@ class Session:
             self.leaving.callback(self.recorder.close)
         if path is None and self.run.own_weights:  # the seed cannot bring them back
             self.save(progress)
-        if path is not None:
+        if path is not None and progress.step == self.plan.n_steps:
+            longer = f"a new run with `--from {folder}` trains its model longer"
+            self.display.say(f"finished at step {progress.step}: {longer}")
+        elif path is not None:
             self.display.say(f"going on from step {progress.step} of {self.plan.n_steps}")
         elif began:
             self.display.say("no checkpoint can be used: beginning again at step 0")
