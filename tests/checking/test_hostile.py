@@ -215,6 +215,23 @@ def test_a_class_refuses_without_walls(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
+def test_the_files_of_one_submission_import_each_other(server, tmp_path):
+    from tests.checking.test_walls import skip_without
+
+    skip_without(server, "processes")
+    skip_without(server, "files")
+    for name in ("ada", "bob"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "ada" / "parts.py").write_text(HEADER + "def exp(x):\n    return (x - x.amax(-1, keepdim=True)).exp()\n")
+    program = HEADER + "from parts import exp\n\n\ndef softmax(x):\n    return exp(x) / exp(x).sum(-1, keepdim=True)\n"
+    (tmp_path / "ada" / "main.py").write_text(program)
+    (tmp_path / "bob" / "main.py").write_text(program.replace("from parts", "sys.path.append('../ada')\nfrom parts"))
+    rows = dict(check_class(tmp_path, walls=Walls(untrusted=True)))
+    assert "right" in {r.verdict for r in rows["ada"] if r.name == "softmax"}
+    assert {r.verdict for r in rows["bob"]} == {"failed"}
+
+
 def _worker_without_namespaces(folder: Path) -> Path:
     """The worker of a machine whose kernel allows no namespaces."""
     from headwork.checking import worker

@@ -134,8 +134,12 @@ def check_file(
     server: ForkServer | None = None,
     seed: int | None = None,
     shown: str | None = None,
+    own: Path | None = None,
 ) -> list[Report]:
-    """A report for every candidate of a file; raises ValueError where there is none."""
+    """A report for every candidate of a file; raises ValueError where there is none.
+
+    `own` is a folder from which an untrusted program may import.
+    """
     check_subject(subject)
     check_hints(hints)
     if not path.is_file():
@@ -145,7 +149,7 @@ def check_file(
     deadline = time.monotonic() + CALLS_OF_A_FILE * walls.seconds
     with contextlib.ExitStack() as stack:
         forks = server or stack.enter_context(ForkServer())
-        load = partial(_load, source, path, walls, forks, seed, deadline)
+        load = partial(_load, source, path, walls, forks, seed, deadline, own and own.resolve())
         try:
             reports = _check_source(source, path, name, subject, hints, load, said)
             for i, report in enumerate(reports):
@@ -239,7 +243,8 @@ def _load(
     walls: Walls,
     forks: ForkServer,
     seed: int | None,
-    deadline: float = float("inf"),
+    deadline: float,
+    own: Path | None,
     double: bool = True,
 ) -> tuple[Program, dict[str, Any]]:
     folder = path.resolve().parent
@@ -248,19 +253,18 @@ def _load(
     while (root / "__init__.py").exists():
         package.insert(0, root.name)
         root = root.parent
-    paths = [str(p) for p in (folder, *folder.parents[:3])]
+    folders = [folder, *folder.parents[:3]]
     if package:  # its root comes first: a file in it may be called as it is
-        paths.insert(0, str(root))
+        folders.insert(0, root)
     if walls.untrusted:
-        paths = []
-    program = forks.start(walls)
+        folders = [f for f in folders if own is not None and f.is_relative_to(own)]
+    program = forks.start(walls, own)
     program.double, program.deadline = double, deadline
     if seed is not None:
         program.first_seed = seed
     try:
-        return program, program.load(
-            source, str(path), paths, ".".join(package) or (folder.name if not walls.untrusted else "")
-        )
+        name = ".".join(package) or (folder.name if folders else "")
+        return program, program.load(source, str(path), [str(f) for f in folders], name)
     except (ProgramError, ProgramDiedError):
         program.close()
         raise
@@ -286,7 +290,8 @@ def check_class(
         raise ValueError(f"class must be a folder with .py files, notebooks or folders of them, got {folder}")
     with ForkServer() as forks:
         for submission in submissions:
-            judge = partial(check_file, name=name, subject=subject, walls=walls, server=forks, seed=seed)
+            own = submission if submission.is_dir() else None
+            judge = partial(check_file, name=name, subject=subject, walls=walls, server=forks, seed=seed, own=own)
             try:
                 reports = _check_submission(submission, judge, time.monotonic() + CALLS_OF_A_FILE * walls.seconds)
             except MissingWallError:

@@ -332,7 +332,8 @@ class ForkServer:
         theirs.close()
         self.lines = self.control.makefile("r")
 
-    def start(self, walls: Walls = Walls()) -> Program:
+    def start(self, walls: Walls = Walls(), own: Path | None = None) -> Program:
+        """A process for a program; an untrusted one may read the folder of its `own` files."""
         unknown = set(walls.without) - set(WALLS)
         if unknown:
             raise ValueError(f"without_wall must be one of {', '.join(WALLS)}, got {', '.join(sorted(unknown))}")
@@ -344,6 +345,7 @@ class ForkServer:
             "without": list(walls.without),
             "folder": str(folder),
             "memory": walls.memory,
+            "own": None if own is None else str(own),
         }
         socket.send_fds(self.control, [json.dumps(request).encode()], [theirs.fileno()])
         theirs.close()

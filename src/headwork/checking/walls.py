@@ -66,8 +66,8 @@ def build(request: dict[str, Any], keep: int) -> list[str]:
     if untrusted and "files" not in without:
         try:
             if flags:
-                mount_only(Path(request["folder"]))
-            only_files(request["folder"])
+                mount_only(Path(request["folder"]), request.get("own"))
+            only_files(request["folder"], request.get("own"))
         except OSError as error:
             raise MissingWallError("files", f"mounts or Landlock are not allowed here ({error.strerror})") from None
         built.append("files")
@@ -197,13 +197,13 @@ SYSTEM = (
 )
 
 
-def readable() -> list[Path]:
-    """What a program needs to run: the libraries of the system, Python and its packages."""
-    paths = {Path(p) for p in (*SYSTEM, sys.prefix, sys.base_prefix, *sys.path) if p}
+def readable(own: str | None) -> list[Path]:
+    """What a program needs to run: the libraries of the system, Python and its packages, and the other files of its own."""
+    paths = {Path(p) for p in (*SYSTEM, sys.prefix, sys.base_prefix, *sys.path, own) if p}
     return sorted(p for p in paths if p.exists() and not any(above in paths for above in p.parents))
 
 
-def mount_only(folder: Path) -> None:
+def mount_only(folder: Path, own: str | None) -> None:
     """See what is readable, read-only and without headwork, and a small folder of one's own: nothing else has a name here."""
 
     def mount(kind: str, target: Path, source: Path | None = None, flags: int = 0, options: str = "") -> None:
@@ -217,7 +217,7 @@ def mount_only(folder: Path) -> None:
         _system(SET_MOUNT, ctypes.c_int(HERE), path, ctypes.c_uint(below), ctypes.c_char_p(rule), ctypes.c_size_t(32))
 
     mount("none", Path("/"), flags=RECURSIVE | PRIVATE)
-    paths = readable()
+    paths = readable(own)
     mount("tmpfs", folder, options="mode=755")
     for path in paths:
         here = folder / path.relative_to("/")
@@ -241,14 +241,14 @@ def mount_only(folder: Path) -> None:
     os.chdir(folder)
 
 
-def only_files(folder: str) -> None:
+def only_files(folder: str, own: str | None) -> None:
     """Landlock: read what is readable, write the folder, and nothing else, for good."""
     version = _system(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     everything = (1 << LAST_RIGHT_OF_VERSION.get(min(version, 5), 13)) - 1
     attributes = struct.pack("<Q", everything)
     ruleset = _system(CREATE_RULESET, ctypes.c_char_p(attributes), ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     look = READ_FILE | READ_FOLDER | EXECUTE
-    for path, allowed in [*((p, look) for p in readable()), (Path(folder), everything & ~EXECUTE)]:
+    for path, allowed in [*((p, look) for p in readable(own)), (Path(folder), everything & ~EXECUTE)]:
         try:
             target = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
