@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from headwork.checking import check_class, check_file
+from headwork.checking import Walls, check_class, check_file
 from headwork.checking.report import count_mistakes, exit_code, gradescope
 from headwork.cli import main
 
@@ -141,7 +141,7 @@ def test_a_constructor_whose_arguments_say_nothing(check):
 def test_a_class(server, tmp_path, capsys):
     for name, program in {"ada": RIGHT, "bob": WRONG, "cy": WRONG, "dan": "def f(:"}.items():
         (tmp_path / f"{name}.py").write_text(program)
-    rows = list(check_class(tmp_path))
+    rows = list(check_class(tmp_path, walls=Walls()))
     assert [(name, [r.verdict for r in reports]) for name, reports in rows] == [("ada.py", ["right"]), ("bob.py", ["wrong"]), ("cy.py", ["wrong"]), ("dan.py", ["failed"])]  # fmt: skip
     assert count_mistakes(rows)[0].startswith("2 of 4: The softmax runs over the first axis")
     from headwork.cli.check import Check, CheckedError, write_table

@@ -56,10 +56,10 @@ def test_a_request_has_a_deadline_too(server):
 @pytest.mark.slow
 def test_a_file_has_a_deadline(check):
     program = HEADER + "for i in range(300):\n    exec(f'def softmax_{i}(x):\\n    time.sleep(0.05)\\n    return x')\n"
-    reports = check(program, seconds=0.2, subject="softmax")
+    reports = check(program, seconds=0.4, subject="softmax")
     assert reports[-1].verdict == "failed"
     assert "candidates were not judged" in reports[-1].sentence
-    assert 1 < len(reports) < 100
+    assert len(reports) < 300
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,9 @@ def test_the_files_of_one_submission_import_each_other(server, tmp_path):
     skip_without(server, "files")
     for name in ("ada", "bob"):
         (tmp_path / name).mkdir()
-    (tmp_path / "ada" / "parts.py").write_text(HEADER + "def exp(x):\n    return (x - x.amax(-1, keepdim=True)).exp()\n")
+    (tmp_path / "ada" / "parts.py").write_text(
+        HEADER + "def exp(x):\n    return (x - x.amax(-1, keepdim=True)).exp()\n"
+    )
     program = HEADER + "from parts import exp\n\n\ndef softmax(x):\n    return exp(x) / exp(x).sum(-1, keepdim=True)\n"
     (tmp_path / "ada" / "main.py").write_text(program)
     (tmp_path / "bob" / "main.py").write_text(program.replace("from parts", "sys.path.append('../ada')\nfrom parts"))

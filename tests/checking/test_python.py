@@ -3,6 +3,7 @@
 import linecache
 import re
 
+import pytest
 import torch
 
 import headwork as hw
@@ -59,6 +60,7 @@ def test_lines_are_those_of_the_file():
     assert line.text == "return x.exp() / x.exp().sum(0)"
 
 
+@pytest.mark.slow
 def test_a_parameter_without_numbers(check):
     program = "import torch\nfrom torch import nn\n\n\nclass MultiHeadAttention(nn.Module):\n    def __init__(self, d_model, n_heads):\n        super().__init__()\n        self.q = nn.Linear(d_model, d_model)\n        self.none = nn.Parameter(torch.zeros(3, 0))\n\n    def forward(self, x):\n        return self.q(x)\n"
     (report,) = check(program)

@@ -188,12 +188,36 @@ def test_a_width_from_around_belongs_to_the_reading(check, before, arguments, sc
     assert f"width of {width}" in "; ".join(report.read_as)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "names"), [("d_k", []), ("d", ["scale: d_model"])])
+def test_a_width_from_around_belongs_to_a_layer_too(check, width, names):
+    program = f"""d_k = 16
+
+
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.q, self.k, self.v, self.o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x, mask):
+        b, n, d = x.shape
+        q, k, v = (f(x).view(b, n, self.n_heads, d_k).transpose(1, 2) for f in (self.q, self.k, self.v))
+        w = (q @ k.mT / math.sqrt({width})).masked_fill(mask == 0, -1e9).softmax(-1)
+        return self.o((w @ v).transpose(1, 2).reshape(b, n, d))
+"""
+    (report,) = check(HEADER + program)
+    assert [f.name for f in report.findings] == names, report
+
+
+@pytest.mark.slow
 def test_a_width_from_around_hides_no_mistake(check):
     program = "d_k = 16\n\n\ndef attention(q, k, v, mask):\n    s = q @ k.mT / d_k\n    return s.masked_fill(mask, -1e9).softmax(-1) @ v\n"
     (report,) = check(HEADER + program)
     assert [f.name for f in report.findings] == ["scale: d"], report
 
 
+@pytest.mark.slow
 def test_no_mask_is_inverted_because_the_scale_is_unknown(check):
     program = "def attention(q, k, v, mask):\n    s = q @ k.mT / 3.7\n    return s.masked_fill(mask == 0, -1e9).softmax(-1) @ v\n"
     (report,) = check(HEADER + program)

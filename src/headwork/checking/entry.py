@@ -275,7 +275,7 @@ def check_class(
     *,
     subject: str | None = None,
     name: str | None = None,
-    walls: Walls = Walls(),
+    walls: Walls = Walls(untrusted=True),
     seed: int | None = None,
 ) -> Iterator[tuple[str, list[Report]]]:
     """Every submission of a folder: a .py file, a notebook, or a folder with one of either; a row for each."""
