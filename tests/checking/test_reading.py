@@ -104,6 +104,10 @@ def test_a_notebook_is_read_too(check):
     cells[2]["source"] = "def softmax(x):\n    return x.softmax(0)"
     (report,) = check(json.dumps({"cells": cells}), file="program.ipynb")
     assert "cell 2, line 2:  return x.softmax(0)" in report.text()
+    assert report.text().startswith("program.ipynb, softmax, cell 2, line 1: softmax")
+    cells[2]["source"] += "\n\nopen('nowhere')"
+    (report,) = check(json.dumps({"cells": cells}), file="program.ipynb")
+    assert any("cell 2, line 4 was left out: FileNotFoundError" in note for note in report.notes)
 
 
 def test_hints_go_from_nothing_to_everything(check):

@@ -19,6 +19,7 @@ from torch import nn
 
 from headwork.checking import finding, runner
 from headwork.checking.calling import Candidate
+from headwork.checking.pointing import place_of
 from headwork.checking.problems import missing_words, words_of
 from headwork.checking.report import Report
 from headwork.checking.runner import (
@@ -186,7 +187,7 @@ def _check_source(
         if name is not None and name not in facts["names"]:
             from headwork.checks import nearest
 
-            missing = missing_words(facts)
+            missing = missing_words(facts, source, path.name)
             if re.search(rf"(?m)^\s*(def|class)\s+{re.escape(name)}\b", source):
                 return [
                     Report(
@@ -205,7 +206,9 @@ def _check_source(
         elif not found:
             found = finding.guess(facts["names"], SUBJECTS)
             guessed = True
-        skipped = tuple(f"line {s['line']} was left out: {words_of(s)}" for s in facts["skipped"])
+        skipped = tuple(
+            f"{place_of(source, path.name, s['line'])} was left out: {words_of(s)}" for s in facts["skipped"]
+        )
         reports: list[Report] = []
         for i, each in enumerate(found):
             if time.monotonic() > program.deadline:
@@ -219,7 +222,7 @@ def _check_source(
         if guessed:
             reports = [r for r in reports if r.verdict in ("right", "wrong")]
         if not reports:
-            missing = missing_words(facts)
+            missing = missing_words(facts, source, path.name)
             if missing and not facts["names"]:
                 return [Report(shown, path.name, "", "failed", f"It could not run: {missing}.")]
             there = ", ".join(list(facts["names"])[:8]) or "no functions or classes"

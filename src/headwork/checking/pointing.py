@@ -146,6 +146,12 @@ def in_cell(source: str, line: Line) -> Line:
     return line
 
 
+def place_of(source: str, filename: str, number: int) -> str:
+    """A line of a file, or of a cell of a notebook, in words."""
+    line = Line(number, "")
+    return (in_cell(source, line) if filename.endswith(".ipynb") else line).place
+
+
 def find_line(source: str, name: str, features: Iterable[str]) -> Line | None:
     """The line of the program, or of what it uses of the same file, that does the first feature that is there."""
     parts = _parts(source, name)

@@ -45,6 +45,8 @@ class Report:
     remarks: tuple[Finding, ...] = ()
     """What is not wrong, and will be in some use: it costs no points."""
     line: int | None = None
+    place: str = ""
+    """The line in words: of a notebook, that of a cell."""
     read_as: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     case: tuple[str, str, str] | None = None
@@ -67,7 +69,7 @@ class Report:
     def text(self, hints: int | None = None, hidden: bool = False) -> str:
         """The report as text; `hints` 0 says only whether it is right, 1 where to look, 2 what to ask, 3 everything."""
         hints = self.hints if hints is None else hints
-        where = f", line {self.line}" if self.line else ""
+        where = f", {self.place or f'line {self.line}'}" if self.line else ""
         lines = [
             f"{self.file}, {self.name}{where}: {self.subject}" if self.subject else f"{self.file}, {self.name}{where}"
         ]

@@ -97,7 +97,7 @@ def _report(
     hard = [b for b in faults if not b.mild]
     read_as = explanation.reading.said if explanation else evidence.readings[0][0].said
     common: dict[str, Any] = {
-        "file": candidate.filename, "name": candidate.name, "subject": subject.title, "line": candidate.facts.get("line"), "hints": hints, "seed": candidate.program.first_seed,
+        "file": candidate.filename, "name": candidate.name, "subject": subject.title, "line": candidate.facts.get("line"), "place": candidate.place, "hints": hints, "seed": candidate.program.first_seed,
     }  # fmt: skip
     if explanation is None:
         if hard:
