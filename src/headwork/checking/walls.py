@@ -95,21 +95,21 @@ def empty_environment(folder: str) -> None:
 
 def set_limits(request: dict[str, Any]) -> None:
     memory = request.get("memory", 4 * 1024**3)
-    mapped = 0
-    with contextlib.suppress(OSError):  # PyTorch has mapped much that is not used
+    limits = {
+        resource.RLIMIT_DATA: memory,
+        resource.RLIMIT_CPU: request.get("cpu", 120),
+        resource.RLIMIT_FSIZE: 16 * 1024**2,
+        resource.RLIMIT_NOFILE: 256,
+        resource.RLIMIT_CORE: 0,
+    }
+    with contextlib.suppress(
+        OSError
+    ):  # what is shared counts as address space only, where PyTorch has mapped much already
         mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    for what, limit in (
-        (resource.RLIMIT_DATA, memory),
-        (resource.RLIMIT_AS, mapped + memory if mapped else resource.RLIM_INFINITY),
-        (resource.RLIMIT_CPU, request.get("cpu", 120)),
-        (resource.RLIMIT_FSIZE, 16 * 1024**2),
-        (resource.RLIMIT_NOFILE, 256),
-        (resource.RLIMIT_CORE, 0),
-    ):
+        limits[resource.RLIMIT_AS] = mapped + memory
+    for what, limit in limits.items():
         _, most = resource.getrlimit(what)
-        least = (
-            limit if most == resource.RLIM_INFINITY else most if limit == resource.RLIM_INFINITY else min(limit, most)
-        )
+        least = limit if most == resource.RLIM_INFINITY else min(limit, most)
         resource.setrlimit(what, (least, least))
 
 
@@ -189,6 +189,7 @@ SYSTEM = (
     "/lib",
     "/lib64",
     "/bin",
+    "/etc/alternatives",
     "/etc/ld.so.cache",
     "/dev/null",
     "/dev/urandom",
@@ -222,7 +223,7 @@ def mount_only(folder: Path, own: str | None) -> None:
     for path in paths:
         here = folder / path.relative_to("/")
         here.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_symlink():
+        if path.is_symlink() and str(path) in SYSTEM:  # /lib is /usr/lib
             here.symlink_to(path.readlink())
             continue
         if not path.is_dir():
