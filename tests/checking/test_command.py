@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from headwork.checking import check_class, check_file
+from headwork.checking import Walls, check_class, check_file
 from headwork.checking.report import count_mistakes, exit_code, gradescope
 from headwork.cli import main
 
@@ -141,16 +141,19 @@ def test_a_constructor_whose_arguments_say_nothing(check):
 def test_a_class(server, tmp_path, capsys):
     for name, program in {"ada": RIGHT, "bob": WRONG, "cy": WRONG, "dan": "def f(:"}.items():
         (tmp_path / f"{name}.py").write_text(program)
-    rows = list(check_class(tmp_path))
+    rows = list(check_class(tmp_path, walls=Walls()))
     assert [(name, [r.verdict for r in reports]) for name, reports in rows] == [("ada.py", ["right"]), ("bob.py", ["wrong"]), ("cy.py", ["wrong"]), ("dan.py", ["failed"])]  # fmt: skip
     assert count_mistakes(rows)[0].startswith("2 of 4: The softmax runs over the first axis")
-    from headwork.cli.check import Check, write_table
+    from headwork.cli.check import Check, CheckedError, write_table
 
     write_table(tmp_path / "grades.csv", rows)
     table = list(csv.DictReader((tmp_path / "grades.csv").read_text().splitlines()))
     assert [row["points"] for row in table] == ["1.0", "0.5", "0.5", "0.0"]
     assert table[1]["mistakes"] == "axis: first"
-    Check(class_=tmp_path).run()
+    assert table[0]["read as"].startswith("(x)")
+    with pytest.raises(CheckedError) as told:
+        Check(class_=tmp_path, trusted=True).run()
+    assert told.value.exit_code == 1
     assert "1 of 4: could not be judged" in capsys.readouterr().out
 
 
@@ -163,6 +166,45 @@ def test_gradescope_gets_what_it_reads(server, tmp_path):
     assert (test["score"], test["max_score"], test["status"]) == (0.5, 1.0, "failed")
     assert "yours" not in test["output"]
     assert test["tags"] == ["axis: first"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("programs", "code"),
+    [
+        ({"ada": RIGHT}, 0),
+        ({"ada": RIGHT, "bob": WRONG, "cy": "def f(:"}, 1),
+        ({"ada": RIGHT, "cy": "def f(:"}, 3),
+        ({"ada": RIGHT + "\n\ndef gelu(x):\n    return undefined(x)\n"}, 0),
+    ],
+)
+def test_the_exit_code_of_a_class_is_that_of_its_submissions(tmp_path, programs, code, capsys):
+    for name, program in programs.items():
+        (tmp_path / f"{name}.py").write_text(program)
+    assert main(["check", "--class", str(tmp_path), "--trusted", "--csv", str(tmp_path / "grades.csv")]) == code
+    assert (tmp_path / "grades.csv").exists()
+    capsys.readouterr()
+
+
+def test_a_name_that_could_not_be_judged_is_no_success(tmp_path, capsys):
+    path = tmp_path / "two.py"
+    path.write_text(RIGHT + "\n\ndef gelu(x):\n    return undefined(x)\n")
+    assert main(["check", str(path), "gelu"]) == 3
+    assert main(["check", str(path)]) == 0
+    capsys.readouterr()
+
+
+def test_remarks_reach_table_json_and_gradescope(tmp_path):
+    from headwork.checking.report import Finding, Report
+    from headwork.cli.check import write_table
+
+    remark = Finding("blind: NaN", "A query gets NaN.", (), None)
+    report = Report("a.py", "f", "attention", "right", "Right.", remarks=(remark,), read_as=("(q)", "True = hidden"))
+    write_table(tmp_path / "grades.csv", [("a.py", [report])])
+    (row,) = csv.DictReader((tmp_path / "grades.csv").read_text().splitlines())
+    assert row == {"submission": "a.py", "verdict": "right", "points": "1.0", "of": "1", "mistakes": "", "remarks": "blind: NaN", "feedback": "right but: A query gets NaN.", "read as": "(q); True = hidden"}  # fmt: skip
+    assert report.to_dict()["remarks"][0]["name"] == "blind: NaN"
+    assert "but: A query gets NaN." in json.loads(gradescope([report], 3))["tests"][0]["output"]
 
 
 def test_exit_codes(server, tmp_path):

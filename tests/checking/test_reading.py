@@ -104,6 +104,10 @@ def test_a_notebook_is_read_too(check):
     cells[2]["source"] = "def softmax(x):\n    return x.softmax(0)"
     (report,) = check(json.dumps({"cells": cells}), file="program.ipynb")
     assert "cell 2, line 2:  return x.softmax(0)" in report.text()
+    assert report.text().startswith("program.ipynb, softmax, cell 2, line 1: softmax")
+    cells[2]["source"] += "\n\nopen('nowhere')"
+    (report,) = check(json.dumps({"cells": cells}), file="program.ipynb")
+    assert any("cell 2, line 4 was left out: FileNotFoundError" in note for note in report.notes)
 
 
 def test_hints_go_from_nothing_to_everything(check):
@@ -117,12 +121,130 @@ def test_hints_go_from_nothing_to_everything(check):
     assert "smallest case" not in report.text(3, hidden=True)
 
 
-@pytest.mark.parametrize(("fill", "said"), [("float('-inf')", True), ("-1e9", False)])
-def test_a_query_that_sees_nothing_is_told(check, fill, said):
-    program = f"def attention(q, k, v, mask):\n    s = q @ k.mT / q.shape[-1] ** 0.5\n    return s.masked_fill(~mask, {fill}).softmax(-1) @ v\n"
-    (report,) = check(HEADER + program)
+ATTENTION = """def attention(q, k, v, mask):
+    s = q @ k.mT / q.shape[-1] ** 0.5
+    return s.masked_fill(~mask, FILL).softmax(-1) @ v
+"""
+
+
+@pytest.mark.parametrize(("fill", "remarks"), [("float('-inf')", ["blind: NaN"]), ("-1e9", [])])
+@pytest.mark.parametrize("mask", ["~mask", "~mask[:, None]", "~mask[:, None, None]"])
+def test_a_query_that_sees_nothing_is_told(check, fill, remarks, mask):
+    """It is a remark and no mistake: most programs do so, and PyTorch's did."""
+    (report,) = check(HEADER + ATTENTION.replace("~mask", mask).replace("FILL", fill))
+    assert report.right, report
+    assert [f.name for f in report.remarks] == remarks
+    assert report.points == 1.0
+    assert report.text().count("but: A query that sees no key gets NaN") == len(remarks)
+
+
+EECS = """import einops
+
+future_mask = torch.triu(torch.full((64, 64), float("-inf")), 1)
+
+
+def scaled_dot_product_attention(q, k, v, key_padding_mask=None, causal=False):
+    d_head = q.size(-1)
+    s = einops.einsum(q, k, "n tl dh, n sl dh -> n tl sl") / d_head**0.5
+    if key_padding_mask is not None:
+        s = s.masked_fill(
+            key_padding_mask.unsqueeze(1).to(torch.bool),
+            float("-inf"),
+        )
+    if causal:
+        attn_mask = future_mask[: s.size(1), : s.size(2)].to(s)
+        s += attn_mask.unsqueeze(0)
+    a = F.softmax(s, dim=-1, dtype=torch.float32).type_as(s)
+    return einops.einsum(a, v, "n tl sl, n sl dh -> n tl dh")
+"""
+
+
+@pytest.mark.slow
+def test_both_slips_of_the_listing_of_a_sheet(check):
+    """The lab proves them: a-row-of-minus-infinity."""
+    (report,) = check(HEADER + EECS)
     assert report.right
-    assert any("sees nothing returns NaN" in note for note in report.notes) == said
+    assert [f.name for f in report.remarks] == ["blind: NaN", "aligned: first key"]
+    assert {f.claim for f in report.remarks} == {"a-row-of-minus-infinity"}
+    assert report.sentence.startswith("Right, with 2 remarks")
+    assert "with causal=true: " in report.remarks[1].sentence.lower()
+    mended = EECS.replace("key_padding_mask.unsqueeze(1).to(torch.bool),\n            float(\"-inf\")", "key_padding_mask.unsqueeze(1).to(torch.bool),\n            -1e30").replace("[: s.size(1), : s.size(2)]", "[s.size(2) - s.size(1) : s.size(2), : s.size(2)]")  # fmt: skip
+    (report,) = check(HEADER + mended)
+    assert report.right
+    assert report.remarks == ()
+
+
+@pytest.mark.parametrize("mask", ["mask", "mask == 0"])
+@pytest.mark.parametrize(
+    ("before", "arguments", "scale", "width"),
+    [
+        ("d_k = 16", "mask", "/ math.sqrt(d_k)", 16),
+        ("SCALE = 64 ** -0.5", "mask", "* SCALE", 64),
+        ("d_model, n_heads = 64, 4", "mask", "/ math.sqrt(d_model // n_heads)", 16),
+        ("", "mask=None, d_k=64", "/ math.sqrt(d_k)", 64),
+        ("", "mask=None, scale=0.125", "* scale", 64),
+    ],
+)
+def test_a_width_from_around_belongs_to_the_reading(check, before, arguments, scale, width, mask):
+    program = f"{before}\n\n\ndef attention(q, k, v, {arguments}):\n    s = q @ k.mT {scale}\n    return (s if mask is None else s.masked_fill({mask}, -1e9)).softmax(-1) @ v\n"
+    (report,) = check(HEADER + program)
+    assert report.right, report
+    assert f"width of {width}" in "; ".join(report.read_as)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "names"), [("d_k", []), ("d", ["scale: d_model"])])
+def test_a_width_from_around_belongs_to_a_layer_too(check, width, names):
+    program = f"""d_k = 16
+
+
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.q, self.k, self.v, self.o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x, mask):
+        b, n, d = x.shape
+        q, k, v = (f(x).view(b, n, self.n_heads, d_k).transpose(1, 2) for f in (self.q, self.k, self.v))
+        w = (q @ k.mT / math.sqrt({width})).masked_fill(mask == 0, -1e9).softmax(-1)
+        return self.o((w @ v).transpose(1, 2).reshape(b, n, d))
+"""
+    (report,) = check(HEADER + program)
+    assert [f.name for f in report.findings] == names, report
+
+
+@pytest.mark.slow
+def test_a_width_from_around_hides_no_mistake(check):
+    program = "d_k = 16\n\n\ndef attention(q, k, v, mask):\n    s = q @ k.mT / d_k\n    return s.masked_fill(mask, -1e9).softmax(-1) @ v\n"
+    (report,) = check(HEADER + program)
+    assert [f.name for f in report.findings] == ["scale: d"], report
+
+
+@pytest.mark.slow
+def test_no_mask_is_inverted_because_the_scale_is_unknown(check):
+    program = "def attention(q, k, v, mask):\n    s = q @ k.mT / 3.7\n    return s.masked_fill(mask == 0, -1e9).softmax(-1) @ v\n"
+    (report,) = check(HEADER + program)
+    assert [f.name for f in report.findings] == ["unexplained"], report
+
+
+def test_the_other_meaning_is_tried_before_a_mask_is_inverted(server):
+    from headwork.checking.calling import Candidate
+    from headwork.checking.judging import Explanation, gather, under_another_meaning
+    from headwork.checking.subjects.attention import MASK_MISTAKES, SUBJECT
+
+    program = server.start()
+    source = "def attention(q, k, v, mask):\n    s = q @ k.mT / q.shape[-1] ** 0.5\n    return s.masked_fill(mask, -1e9).softmax(-1) @ v\n"
+    facts = program.load(source, "f.py", [])
+    evidence = gather(Candidate("attention", facts["names"]["attention"], program, source, "f.py", facts), SUBJECT)
+    kept = next(r for r, _, _ in evidence.readings if r.facts["meaning"] == "keep")
+    inverted = next(m for m in MASK_MISTAKES if m.value == "inverted")
+    found = Explanation(SUBJECT, kept, {}, {"hidden": "inverted"}, (inverted,), 5, True)
+    other = under_another_meaning(evidence, found)
+    program.close()
+    assert other is not None
+    assert other.mistakes == ()
+    assert other.reading.facts["meaning"] == "block"
 
 
 NUMPY = """import numpy as np

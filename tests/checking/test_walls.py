@@ -1,6 +1,8 @@
 """Somebody else's code runs behind walls, and each way to fail ends in words."""
 
+import contextlib
 import shutil
+import socket
 
 import pytest
 
@@ -71,7 +73,7 @@ def skip_without(server: ForkServer, wall: str) -> None:
 def run(server: ForkServer, walls: Walls, body: str) -> object:
     program = server.start(walls)
     try:
-        program.load(HEADER + f"import socket\n\n\ndef f():\n    {body}\n", "f.py", [])
+        program.load(HEADER + f"import socket\nimport sys\n\n\ndef f():\n    {body}\n", "f.py", [])
         return program.call("f").value
     finally:
         program.close()
@@ -83,9 +85,9 @@ def test_no_files_but_its_own(server, tmp_path):
     secret.write_text("42")
     walls = Walls(untrusted=True, without=("processes", "network"))
     assert run(server, Walls(), f"return Path({str(secret)!r}).read_text()") == "42"
-    with pytest.raises(ProgramError, match="PermissionError"):
+    with pytest.raises(ProgramError, match="PermissionError|FileNotFoundError"):
         run(server, walls, f"return Path({str(secret)!r}).read_text()")
-    with pytest.raises(ProgramError, match="PermissionError"):
+    with pytest.raises(ProgramError, match="PermissionError|FileNotFoundError"):
         run(server, walls, f"return Path({str(secret)!r}).write_text('x')")
     assert run(server, walls, "Path('own.txt').write_text('x')\n    return Path('own.txt').read_text()") == "x"
 
@@ -95,6 +97,44 @@ def test_no_network(server):
     walls = Walls(untrusted=True, without=("processes", "files"))
     body = "return [n for _, n in socket.if_nameindex()]"
     assert run(server, walls, body) == ["lo"]
+
+
+def test_without_that_wall_the_network_is_there(server):
+    skip_without(server, "processes")
+    skip_without(server, "files")
+    with socket.create_server(("127.0.0.1", 0)) as here:
+        walls = Walls(untrusted=True, without=("network",))
+        body = f"return socket.create_connection({here.getsockname()!r}).getpeername()[0]"
+        assert run(server, walls, body) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "os.chmod({path!r}, 0o777)",
+        "os.utime({path!r})",
+        "os.chown({path!r}, os.getuid(), os.getgid())",
+        "os.setxattr({path!r}, 'user.x', b'1')",
+        "return os.stat({path!r}).st_size",
+        "socket.socket(socket.AF_UNIX).connect({socket!r})",
+        "sys.modules.pop('headwork', None)\n    import headwork.functional",
+        "socket.sethostname(socket.gethostname())",
+        "os.mknod('null', 0o020666, os.makedev(1, 3))",
+        "import mmap\n    mmap.mmap(-1, 6 << 30)",
+        "for i in range(10):\n        open(str(i), 'wb').write(b'0' * (15 << 20))",
+    ],
+)
+def test_what_is_outside_is_left_alone(server, tmp_path, body):
+    skip_without(server, "processes")
+    skip_without(server, "files")
+    (tmp_path / "key").write_text("secret")
+    with socket.socket(socket.AF_UNIX) as here, contextlib.chdir(tmp_path):
+        here.bind("a.sock")
+        here.listen()
+        body = body.format(path=str(tmp_path / "key"), socket=str(tmp_path / "a.sock"))
+        with pytest.raises(ProgramError, match=r"OSError|PermissionError|(File|Module)NotFoundError"):
+            run(server, Walls(untrusted=True), body)
+    assert (tmp_path / "key").stat().st_mode & 0o777 != 0o777
 
 
 def test_no_environment(server, monkeypatch):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from headwork.checking.names import ROLES
+from headwork.checking.pointing import place_of
 from headwork.checking.runner import As, Program, Result
 
 
@@ -49,6 +50,12 @@ class Candidate:
         """What a call takes."""
         found = self.facts.get("call" if self.kind == "function" else "forward")
         return [] if found is None else [p for p in found if p["kind"] not in ("VAR_POSITIONAL", "VAR_KEYWORD")]
+
+    @property
+    def place(self) -> str:
+        """Where it is defined, in words."""
+        line = self.facts.get("line")
+        return place_of(self.source, self.filename, line) if line else ""
 
     @property
     def is_variadic(self) -> bool:

@@ -11,7 +11,7 @@ from headwork.checking.calling import Candidate, role_of
 from headwork.checking.configuring import USUAL_EPS, is_config, make_config, size_roles
 from headwork.checking.finding import snake
 from headwork.checking.names import PARTS, SIZE_NAMES
-from headwork.checking.pointing import called_arguments
+from headwork.checking.pointing import called_arguments, own_source
 from headwork.checking.runner import As, Made, ProgramError
 
 
@@ -158,6 +158,19 @@ def make_part(candidate: Candidate, p: Mapping[str, Any], sizes: Mapping[str, An
         new = As("new", chosen, kwargs)
         return As("modules", [new, new]) if listed or p["name"].lower().endswith(("layers", "blocks")) else new
     return None
+
+
+def numbers_read(candidate: Candidate) -> dict[str, float]:
+    """Numbers that a program takes from around it, and those that are the defaults of a call."""
+    found = {p["name"]: p["default"] for p in candidate.parameters if p["optional"]}
+    own = own_source(candidate.source, candidate.name) if candidate.source else ""
+    taken = {p["name"] for p in [*candidate.parameters, *(candidate.facts.get("init") or [])]}
+    for name, value in (candidate.everything.get("globals") or {}).items():
+        read = rf"(?<![\w.]){re.escape(name)}\b(?!\s*(=[^=]|\())"
+        bound = rf"(?<![\w.]){re.escape(name)}\s*=[^=]"
+        if name not in taken and re.search(read, own) and not re.search(bound, own):
+            found[name] = value
+    return {n: v for n, v in found.items() if isinstance(v, int | float) and not isinstance(v, bool) and v > 0}
 
 
 def missing_parts(candidate: Candidate, sizes: Mapping[str, Any]) -> list[str]:

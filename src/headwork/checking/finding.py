@@ -22,6 +22,10 @@ OTHER_FRAMEWORKS = {
 NOT_CANDIDATES = r"test.*|.*(dummy|placeholder|mock|stub|normalize_).*|.*(_test|dataset|tokenizer|trainer|config|args|scheduler|optimizer|loader|configuration|error)|main|train.*|plot.*|show.*|visual.*|run.*|load.*|save.*|get_(data|batch).*|clones?|evaluate.*|generate.*|__.*|.*(_example|_demo|_usage)|estimate_.*|sequential_?(en|de)coder|.*(rnn|lstm|gru|resnet|res_next|bo_?w|cnn|conv_?net)(_.*)?|(transformer|token|input|word|encoder|decoder|bert)_?embeddings?|.*(_block_list|_wrapper_base)"
 
 
+LARGEST_PROGRAM, LARGEST_NOTEBOOK = 512 * 1024, 32 * 1024**2
+"""Bytes; pictures make notebooks large."""
+
+
 class UnreadableError(ValueError):
     """A file that is no Python program, or none that can be checked; the message says why."""
 
@@ -47,12 +51,19 @@ def snake(name: str) -> str:
 
 def read_source(path: Path) -> str:
     """The program of a .py file or of the code cells of a notebook."""
+    largest = LARGEST_NOTEBOOK if path.suffix == ".ipynb" else LARGEST_PROGRAM
+    with path.open("rb") as file:
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise UnreadableError(f"{path} must have at most {largest} bytes, got more")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise UnreadableError(f"{path} must be UTF-8, got the byte 0x{error.object[error.start]:02x}") from None
     if path.suffix == ".ipynb":
         text = read_notebook(path, text)
+        if len(text) > LARGEST_PROGRAM:
+            raise UnreadableError(f"{path} must have at most {LARGEST_PROGRAM} characters of code, got {len(text)}")
     elif "\0" in text:
         raise UnreadableError(f"{path} must be a Python program, got a file with null bytes")
     try:
@@ -87,7 +98,7 @@ def read_notebook(path: Path, text: str) -> str:
     try:
         cells = json.loads(text)["cells"]
         sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UnreadableError(f"{path} must be a notebook (JSON with cells), got something else") from None
     programs = []
     for number, source in enumerate(sources, start=1):
@@ -97,7 +108,7 @@ def read_notebook(path: Path, text: str) -> str:
         program = "\n".join(lines)
         try:
             ast.parse(program)
-        except SyntaxError:
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             program = "\n".join(f"# {line}" for line in lines)
         programs.append(f"# cell {number}\n{program}")
     return "\n\n".join(programs) + "\n"

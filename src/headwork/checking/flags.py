@@ -40,7 +40,7 @@ class Flag:
 class Tried:
     """What came of trying every option."""
 
-    right: tuple[str, ...]
+    right: tuple[tuple[Flag, Explanation], ...]
     """Options under which it is right as well."""
     not_looked_at: tuple[str, ...]
     wrong: tuple[tuple[Flag, Explanation, tuple[Mistake, ...]], ...]
@@ -49,7 +49,7 @@ class Tried:
 def try_flags(candidate: Candidate, subject: Subject, explanation: Explanation) -> Tried:
     """Switch every flag that a right program has, one at a time."""
     passed, made_with = what_was_passed(candidate, explanation)
-    right: list[str] = []
+    right: list[tuple[Flag, Explanation]] = []
     wrong: list[tuple[Flag, Explanation, tuple[Mistake, ...]]] = []
     tried: set[str] = set()
     for n, flag in enumerate(flags(candidate, passed, made_with)):
@@ -59,10 +59,11 @@ def try_flags(candidate: Candidate, subject: Subject, explanation: Explanation) 
         if verdict is None:
             continue
         tried.add(flag.name)
-        if isinstance(verdict, tuple):
-            wrong.append((flag, *verdict))
+        found, mistakes = verdict
+        if mistakes:
+            wrong.append((flag, found, mistakes))
         else:
-            right.append(flag.said)
+            right.append((flag, found))
     calls = [p["name"] for p in candidate.parameters if p["name"] not in passed | tried]
     makes = [
         p["name"]
@@ -124,8 +125,8 @@ def flags(candidate: Candidate, passed: set[str], made_with: Mapping[str, Any]) 
 
 def _try(
     candidate: Candidate, subject: Subject, explanation: Explanation, flag: Flag
-) -> bool | tuple[Explanation, tuple[Mistake, ...]] | None:
-    """True where it is right; an explanation where it is wrong; None where that cannot be told."""
+) -> tuple[Explanation, tuple[Mistake, ...]] | None:
+    """What explains it, with its mistakes; None where that cannot be told."""
     given = {flag.name: flag.value}
     other = replace(candidate, made_with=given) if flag.in_constructor else replace(candidate, options=given)
     try:
@@ -140,9 +141,7 @@ def _try(
         if not candidate_takes(found, "causal"):
             return None
         mistakes = (NO_CAUSAL,)
-    if not mistakes:
-        return True
-    return (found, mistakes) if flag.role is not None else None
+    return (found, mistakes) if flag.role is not None or not mistakes else None
 
 
 def candidate_takes(explanation: Explanation, option: str) -> bool:

@@ -169,6 +169,27 @@ def close(yours: Tensor, right: Tensor, tolerance: float, forgive_nan: bool, mas
 
 
 def explain(evidence: Evidence, seconds: float = 12.0) -> Explanation | None:
+    """The fewest mistakes that agree on every input; no mask is inverted that is right under another meaning."""
+    found = _explain(evidence, seconds)
+    return None if found is None else under_another_meaning(evidence, found) or found
+
+
+def under_another_meaning(evidence: Evidence, found: Explanation) -> Explanation | None:
+    """The same options without an inverted mask, where the mask means something else."""
+    meaning = found.reading.facts.get("meaning")
+    rest = tuple(m for m in found.mistakes if (m.option, m.value) != ("hidden", "inverted"))
+    if meaning is None or rest == found.mistakes:
+        return None
+    how = {option: value for option, value in found.how.items() if option != "hidden"}
+    for reading, case, yours in evidence.readings:
+        if reading.facts.get("meaning") not in (None, meaning) and not reading.facts.get("partial"):
+            agreed = _agreeing(found.subject, reading, case, yours, found.weights, [(how, rest)], float("inf"))
+            if (first := next(iter(agreed), None)) is not None:
+                return first
+    return None
+
+
+def _explain(evidence: Evidence, seconds: float) -> Explanation | None:
     """The fewest mistakes that agree on every input.
 
     A program that takes a mask and also runs without one is explained without it first; what was found holds with a mask
@@ -272,7 +293,11 @@ def _agreeing(
 ) -> Iterable[Explanation]:
     others: list[tuple[Case, Tensor]] | None = None
     unchanged = isinstance(case.get("x"), Tensor) and case["x"].shape == yours.shape and torch.equal(case["x"], yours)
+    # Where a mask hides nothing, what is made of it under one meaning is what another mistake makes of it under the other.
+    blind = reading.facts.get("partial") and reading.facts.get("meaning") is not None
     for how, mistakes in hows:
+        if blind and any(m.option in ("hidden", "mask_of") for m in mistakes):
+            continue
         if mistakes and unchanged:  # what returns its input is none of these, and no mistake in one
             return
         if time.process_time() > deadline:
@@ -287,7 +312,8 @@ def _agreeing(
             others = list(_more_cases(subject, reading))
         rights = [(y, _expected(subject, c, reading, weights, how)) for c, y in others]
         if all(r is not None and close(y, r, ROUGH, **rules) for y, r in rights):
-            exact = close(yours, right, TOLERANCE, **rules)
+            pairs = [(yours, right), *((y, r) for y, r in rights if r is not None)]
+            exact = all(close(y, r, TOLERANCE, **rules) for y, r in pairs)
             yield Explanation(subject, reading, weights, how, mistakes, 1 + len(others), exact)
 
 

@@ -42,7 +42,7 @@ FEATURES: dict[str, Feature] = {
     "fill": Feature(r"masked_fill|torch\.where|np\.where|-?1e[-+]?\d|inf\b|[+*]\s*\(?\s*(1(\.0)?\s*-\s*)?\w*(?i:mask)", owner=ATTENTION),
     "mask after": Feature(r"\*=?\s*(self\.)?\w*(?i:mask|tril|visible|causal)|masked_fill", "last", owner=ATTENTION),
     "source mask": Feature(r"(?i:src|source|enc|pad|key)\w*mask|!=\s*\w*(?i:pad)|!=\s*0"),
-    "triangle": Feature(r"\btri[lu]_?\(|subsequent_mask\(|is_causal\s*=|(?i:arange|range)\(.*[<>]|\[:, *None\].*[<>]|\[None.*[<>]"),
+    "triangle": Feature(r"\btri[lu]_?\(|subsequent_mask\(|is_causal\s*=|(?<![a-zA-Z_])(?i:arange|range)\(.*[<>]|\[:, *None\].*[<>]|\[None.*[<>]"),
     "causal": Feature(r"tril|triu|is_causal|subsequent|causal_mask|[<>]=?\s*\w+\s*[+-]\s*1|for j in range"),
     "bare split": Feature(r"view\(|reshape\(|unflatten\(", without=MOVED, owner=ATTENTION),
     "split": Feature(r"view\(|reshape\(|rearrange\(|unflatten|chunk\(|\.split\(", owner=ATTENTION),
@@ -144,6 +144,12 @@ def in_cell(source: str, line: Line) -> Line:
         if mark:
             return Line(line.number - start - 1, line.text, int(mark[1]))
     return line
+
+
+def place_of(source: str, filename: str, number: int) -> str:
+    """A line of a file, or of a cell of a notebook, in words."""
+    line = Line(number, "")
+    return (in_cell(source, line) if filename.endswith(".ipynb") else line).place
 
 
 def find_line(source: str, name: str, features: Iterable[str]) -> Line | None:

@@ -1,11 +1,12 @@
 """Words for what could not be loaded, made or called."""
 
+from functools import partial
 from typing import Any
 
 from headwork.checking import finding
 from headwork.checking.calling import Candidate
 from headwork.checking.constructing import missing_parts, unknown_arguments
-from headwork.checking.pointing import names_bound_at
+from headwork.checking.pointing import names_bound_at, place_of
 from headwork.checking.report import Report
 from headwork.checking.runner import ProgramDiedError, ProgramError
 from headwork.checking.subjects.blocks import USUAL_SIZES
@@ -24,8 +25,8 @@ def words_of(problem: dict[str, Any]) -> str:
     return f"{kind}: {message}".rstrip(": ")
 
 
-def missing_words(facts: dict[str, Any]) -> str:
-    return "; ".join(f"line {s['line']}: {words_of(s)}" for s in facts["skipped"][:2])
+def missing_words(facts: dict[str, Any], source: str, filename: str) -> str:
+    return "; ".join(f"{place_of(source, filename, s['line'])}: {words_of(s)}" for s in facts["skipped"][:2])
 
 
 def could_not_run(
@@ -40,14 +41,15 @@ def could_not_run(
         ]
         problem = (of_names or candidate.program.errors)[0]
     if isinstance(problem, ProgramError):
-        line = f" (line {problem.line})" if problem.line else ""
+        place = partial(place_of, candidate.source, candidate.filename)
+        line = f" ({place(problem.line)})" if problem.line else ""
         sentence = _problem_words(problem, candidate.program.walls.seconds) + line
         skipped = candidate.everything.get("skipped", []) if candidate.source else []
         reasons = [
             s for s in skipped if problem.missing in {s.get("missing"), *names_bound_at(candidate.source, s["line"])}
         ]
         if problem.missing and reasons:
-            sentence = f"It could not run: {words_of(reasons[0])} (line {reasons[0]['line']})"
+            sentence = f"It could not run: {words_of(reasons[0])} ({place(reasons[0]['line'])})"
         elif unknown := unknown_arguments(candidate, USUAL_SIZES):
             sentence = (
                 f"It could not be made: what its constructor wants as {', '.join(unknown)} was not understood ({problem}); make"
@@ -72,6 +74,7 @@ def could_not_run(
         "failed",
         sentence + ".",
         line=candidate.facts.get("line"),
+        place=candidate.place,
         hints=hints,
         seed=candidate.program.first_seed,
     )

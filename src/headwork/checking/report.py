@@ -12,6 +12,15 @@ Verdict = Literal["right", "wrong", "unknown", "failed"]
 EXIT_CODES: dict[str, int] = {"right": 0, "wrong": 1, "unknown": 3, "failed": 3}
 
 
+def plain(text: str) -> str:
+    r"""Text that a terminal and every encoding bear: what is not printable is written as its escape.
+
+    >>> print(plain("a\x1b[2Jb\ud800"))
+    a\x1b[2Jb\ud800
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that is wrong: its name, sentence, hints, line, and the claim of the lab that measures it."""
@@ -33,7 +42,11 @@ class Report:
     verdict: Verdict
     sentence: str
     findings: tuple[Finding, ...] = ()
+    remarks: tuple[Finding, ...] = ()
+    """What is not wrong, and will be in some use: it costs no points."""
     line: int | None = None
+    place: str = ""
+    """The line in words: of a notebook, that of a cell."""
     read_as: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     case: tuple[str, str, str] | None = None
@@ -56,7 +69,7 @@ class Report:
     def text(self, hints: int | None = None, hidden: bool = False) -> str:
         """The report as text; `hints` 0 says only whether it is right, 1 where to look, 2 what to ask, 3 everything."""
         hints = self.hints if hints is None else hints
-        where = f", line {self.line}" if self.line else ""
+        where = f", {self.place or f'line {self.line}'}" if self.line else ""
         lines = [
             f"{self.file}, {self.name}{where}: {self.subject}" if self.subject else f"{self.file}, {self.name}{where}"
         ]
@@ -68,12 +81,14 @@ class Report:
                 lines.append(f"  more: --hints {hints + 1}")
             elif self.findings:
                 lines.append("  everything: --hints 3")
-            return "\n".join(lines)
+            return "\n".join(map(plain, lines))
         lines.append(f"  {self.sentence}")
         lines += [f"  {finding.sentence}" for finding in self.findings[1:]]
-        for finding in self.findings:
-            if finding.line is not None:
-                lines.append(f"  {finding.line.place}:  {finding.line.text}")
+        lines += [f"  {finding.line.place}:  {finding.line.text}" for finding in self.findings if finding.line]
+        for remark in self.remarks:
+            lines.append(f"  {'but' if self.right else 'also'}: {remark.sentence}")
+            if remark.line is not None:
+                lines.append(f"  {remark.line.place}:  {remark.line.text}")
         if self.certainty:
             lines.append(f"  {self.certainty}")
         if self.case is not None and not hidden:
@@ -85,9 +100,9 @@ class Report:
         lines += [f"  also: {note}" for note in self.notes]
         lines += [
             f"  why it matters: headwork lab {claim}"
-            for claim in dict.fromkeys(f.claim for f in self.findings if f.claim)
+            for claim in dict.fromkeys(f.claim for f in (*self.findings, *self.remarks) if f.claim)
         ]
-        return "\n".join(lines)
+        return "\n".join(map(plain, lines))
 
     def __str__(self) -> str:
         return self.text()
@@ -110,7 +125,7 @@ def gradescope(reports: Sequence[Report], hints: int) -> str:
     """Gradescope's results.json: an entry for each candidate; hidden inputs are not shown."""
     tests = [
         {
-            "name": f"{r.name}: {r.subject}",
+            "name": plain(f"{r.name}: {r.subject}"),
             "score": r.points,
             "max_score": 1.0,
             "status": "passed" if r.right else "failed",
@@ -124,6 +139,8 @@ def gradescope(reports: Sequence[Report], hints: int) -> str:
 
 
 def count_mistakes(rows: Sequence[tuple[str, Sequence[Report]]]) -> list[str]:
-    """`31 of 80: The scores are scaled by ...`, the most frequent first."""
-    counted = Counter(sentence for _, reports in rows for sentence in {f.sentence for r in reports for f in r.findings})
-    return [f"{n} of {len(rows)}: {sentence}" for sentence, n in counted.most_common()]
+    """`31 of 80: The scores are scaled by ...`, the most frequent first, remarks among them."""
+    counted = Counter(
+        sentence for _, reports in rows for sentence in {f.sentence for r in reports for f in (*r.findings, *r.remarks)}
+    )
+    return [f"{n} of {len(rows)}: {plain(sentence)}" for sentence, n in counted.most_common()]

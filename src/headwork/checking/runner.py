@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import select
 import shutil
@@ -14,6 +15,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,14 +29,17 @@ from headwork.checking.walls import descendants
 
 MOST_PROCESSES = 64
 LARGEST_MESSAGE = 128 * 1024**2
+MOST_NUMBERS, LARGEST_SIZE = 45_000_000, 2**20
+"""Of the parameters of a module: the table of GPT-2's vocabulary has 39 million."""
 SECONDS = 20.0
+CALLS_OF_A_FILE = 15
 
 
 class ProgramError(Exception):
     """An exception of the program: its kind, message and line."""
 
     def __init__(self, kind: str, message: str, line: int | None, missing: str | None = None) -> None:
-        super().__init__(f"{kind}: {message}" if message else kind)
+        super().__init__(": ".join(filter(None, (kind, message))))
         self.kind, self.message, self.line, self.missing = kind, message, line, missing
 
     @property
@@ -59,6 +64,7 @@ class Walls:
     without: tuple[str, ...] = ()
     memory: int = 4 * 1024**3
     seconds: float = SECONDS
+    """How long one call may take; all of a file may take `CALLS_OF_A_FILE` times as long."""
 
 
 @dataclass(frozen=True)
@@ -92,43 +98,60 @@ class Program:
         self.constructed: dict[str | int, dict[str, Any]] = {}
         self.target: str | int = ""
         self.first_seed = int.from_bytes(os.urandom(3))
+        self.deadline = float("inf")
+        self.counted = 0.0
 
     def ask(
         self, do: str, tensors: Mapping[str, Tensor] | None = None, **request: Any
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         if self.dead is not None:
             raise ProgramDiedError(self.dead)
-        seconds = self.walls.seconds
+        self.counted = time.monotonic()
+        deadline = self.counted + self.walls.seconds * (8 if do == "load" else 1) + 3
         try:
-            worker.send(self.connection, {"do": do, "seconds": seconds, **request}, tensors)
-            self._wait(seconds * (8 if do == "load" else 1) + 3)
-            answer, results = worker.receive(self.connection, LARGEST_MESSAGE)
+            self._send({"do": do, "seconds": self.walls.seconds, **request}, tensors, deadline)
+            answer, results = worker.receive(self.connection, LARGEST_MESSAGE, partial(self.wait, deadline))
+            error = _error_of(answer)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise ProgramDiedError(self.die(None)) from None
-        except (ValueError, TimeoutError, OSError, RuntimeError) as error:
-            words = (
-                str(error) if isinstance(error, TimeoutError) else f"it sent an answer that cannot be read ({error})"
-            )
+        except TimeoutError as late:
+            raise ProgramDiedError(self.die(str(late))) from None
+        except Exception as unreadable:  # safetensors has one of its own
+            words = f"it sent an answer that cannot be read ({unreadable})"
             raise ProgramDiedError(self.die(words)) from None
-        except Exception as error:  # safetensors' own
-            raise ProgramDiedError(self.die(f"it sent an answer that cannot be read ({error})")) from None
-        if "error" in answer:
-            problem = answer["error"]
-            self.errors.append(
-                ProgramError(problem["type"], problem["message"], problem["line"], problem.get("missing"))
-            )
-            raise self.errors[-1]
+        if error is not None:
+            self.errors.append(error)
+            raise error
         return answer, results
 
-    def _wait(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not select.select([self.connection], [], [], 0.1)[0]:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"it did not answer within {self.walls.seconds:g} seconds")
-            if len(descendants(self.process)) > MOST_PROCESSES:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(self.process, signal.SIGKILL)  # at once: its namespace dies with it
-                raise TimeoutError(f"it started more than {MOST_PROCESSES} processes")
+    def _send(self, request: dict[str, Any], tensors: Mapping[str, Tensor] | None, deadline: float) -> None:
+        self.connection.settimeout(deadline - time.monotonic())
+        try:
+            worker.send(self.connection, request, tensors)
+        except TimeoutError:
+            raise TimeoutError(self._late()) from None
+        finally:
+            self.connection.settimeout(None)
+
+    def wait(self, deadline: float) -> None:
+        """Until there is something to read, unless that takes longer, or more processes are started, than it may."""
+        while True:
+            now = time.monotonic()
+            if now > self.deadline:
+                raise TimeoutError(f"all of it took more than {CALLS_OF_A_FILE * self.walls.seconds:g} seconds")
+            if now > deadline:
+                raise TimeoutError(self._late())
+            if now > self.counted + 0.1:
+                self.counted = now
+                if len(descendants(self.process)) > MOST_PROCESSES:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(self.process, signal.SIGKILL)  # at once: its namespace dies with it
+                    raise TimeoutError(f"it started more than {MOST_PROCESSES} processes")
+            if select.select([self.connection], [], [], 0.1)[0]:
+                return
+
+    def _late(self) -> str:
+        return f"it did not answer within {self.walls.seconds:g} seconds"
 
     def die(self, words: str | None) -> str:
         status = self.close()
@@ -207,6 +230,14 @@ class Program:
         return Result(_decode(answer["result"], results, self), attributes, changed, answer.get("grads", {}))
 
 
+def _error_of(answer: dict[str, Any]) -> ProgramError | None:
+    problem = answer.get("error")
+    if problem is None:
+        return None
+    line, missing = problem["line"], problem.get("missing")
+    return ProgramError(str(problem["type"]), str(problem["message"]), line and int(line), missing and str(missing))
+
+
 @dataclass(frozen=True)
 class Made:
     """An object that the program made: an nn.Module, with the shapes of its parameters."""
@@ -220,7 +251,12 @@ class Made:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: tuple(shape) for name, shape in self.facts["parameters"].items()}
+        """Raises ProgramError where they are too large to be drawn: a tensor may be expanded from one number."""
+        shapes = {name: tuple(shape) for name, shape in self.facts["parameters"].items()}
+        n = sum(math.prod(shape) for shape in shapes.values())
+        if n > MOST_NUMBERS or any(size > LARGEST_SIZE for shape in shapes.values() for size in shape):
+            raise ProgramError("", f"its parameters have {n:,} numbers, and at most {MOST_NUMBERS:,} are drawn", None)
+        return shapes
 
     def set(self, tensors: Mapping[str, Tensor]) -> None:
         if tensors:
@@ -296,7 +332,8 @@ class ForkServer:
         theirs.close()
         self.lines = self.control.makefile("r")
 
-    def start(self, walls: Walls = Walls(), readable: Sequence[str] = ()) -> Program:
+    def start(self, walls: Walls = Walls(), own: Path | None = None) -> Program:
+        """A process for a program; an untrusted one may read the folder of its `own` files."""
         unknown = set(walls.without) - set(WALLS)
         if unknown:
             raise ValueError(f"without_wall must be one of {', '.join(WALLS)}, got {', '.join(sorted(unknown))}")
@@ -308,23 +345,24 @@ class ForkServer:
             "without": list(walls.without),
             "folder": str(folder),
             "memory": walls.memory,
-            "readable": list(readable),
+            "own": None if own is None else str(own),
         }
         socket.send_fds(self.control, [json.dumps(request).encode()], [theirs.fileno()])
         theirs.close()
         try:
             process = self._answer()["pid"]
-            if not select.select([ours], [], [], 60.0)[0]:
-                raise ProgramDiedError("the process for it did not start within 60 seconds")
-            answer, _ = worker.receive(ours, LARGEST_MESSAGE)
-        except EOFError:
+            program = Program(ours, process, self, walls, folder)
+            answer, _ = worker.receive(ours, LARGEST_MESSAGE, partial(program.wait, time.monotonic() + 60))
+        except (EOFError, TimeoutError):
+            ours.close()
             raise ProgramDiedError("the process for it could not be started") from None
         if "missing" in answer:
+            program.close()
             raise MissingWallError(
-                f"the wall {answer['missing']!r} cannot be built: {answer['why']}; --without-wall {answer['missing']} goes"
-                " without it"
+                f"the wall {answer['missing']!r} cannot be built: {answer['why']}; --without-wall {answer['missing']} does"
+                " without it, and --trusted without any"
             )
-        return Program(ours, process, self, walls, folder)
+        return program
 
     def _answer(self) -> dict[str, Any]:
         line = self.lines.readline()
@@ -385,6 +423,6 @@ def fork_with(names: dict[str, Any], known: dict[str, Any], double: bool = True,
 def receive_description(program: Program) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What a program that was forked with its names says of them."""
     try:
-        return worker.receive(program.connection, LARGEST_MESSAGE)
-    except EOFError:
+        return worker.receive(program.connection, LARGEST_MESSAGE, partial(program.wait, time.monotonic() + 60))
+    except (EOFError, TimeoutError):
         raise ProgramDiedError("the process for it could not be started") from None

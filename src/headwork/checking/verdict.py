@@ -80,10 +80,12 @@ def _judge(candidate: Candidate, found: finding.Found, hints: int) -> Report:
 
 def _is_exact(explanation: Explanation, candidate: Candidate) -> bool:
     """A mistake that agrees only roughly is one only where the program computes in single precision."""
-    return explanation.exact or bool(
-        not candidate.source
-        or re.search(r"(?i)float|half|type_as|torch\.tensor\(|as_tensor|\.to\(|dtype", candidate.source)
-    )
+    return explanation.exact or not candidate.source or _may_be_single(candidate)
+
+
+def _may_be_single(candidate: Candidate) -> bool:
+    signs = r"(?i)float|half|type_as|torch\.tensor\(|as_tensor|\.to\(|dtype"
+    return not candidate.program.double or bool(re.search(signs, candidate.source))
 
 
 def _report(
@@ -95,7 +97,7 @@ def _report(
     hard = [b for b in faults if not b.mild]
     read_as = explanation.reading.said if explanation else evidence.readings[0][0].said
     common: dict[str, Any] = {
-        "file": candidate.filename, "name": candidate.name, "subject": subject.title, "line": candidate.facts.get("line"), "hints": hints, "seed": candidate.program.first_seed,
+        "file": candidate.filename, "name": candidate.name, "subject": subject.title, "line": candidate.facts.get("line"), "place": candidate.place, "hints": hints, "seed": candidate.program.first_seed,
     }  # fmt: skip
     if explanation is None:
         if hard:
@@ -136,7 +138,9 @@ def _report(
         *(_of_broken(candidate, b) for b in hard if not mistakes),
     )
     read_as = (*read_as, *subject.said(explanation.how))
-    notes += _other_notes(explanation)
+    common["remarks"] = tuple(
+        _of_mistake(candidate, m) for m in (*sees_nothing(explanation), *wrong_corner(explanation))
+    )
     if not findings and explanation.reading.facts.get("partial"):
         masked = [r for r, _, _ in evidence.readings if r.facts.get("meaning") and not r.facts.get("partial")]
         if masked:
@@ -147,7 +151,16 @@ def _report(
         if tried.wrong:
             flag, wrong, those = tried.wrong[0]
             return _wrong(candidate, wrong, those, f"With {flag.said}: ", tuple(notes), common)
-        sentence = f"Right: equal to {subject.title} {'to 1e-7' if explanation.exact else 'to 3e-5 (it computes in single precision somewhere)'} on {explanation.n_inputs} random inputs."
+        common["remarks"] += tuple(
+            _of_mistake(candidate, m, f"With {flag.said}: ") for flag, found in tried.right for m in wrong_corner(found)
+        )
+        rough = (
+            "it computes in single precision somewhere"
+            if _may_be_single(candidate)
+            else "the rest may be a constant, such as eps"
+        )
+        but = f", with {len(common['remarks'])} remark{'s' * (len(common['remarks']) > 1)}" if common["remarks"] else ""
+        sentence = f"Right{but}: equal to {subject.title} {'to 1e-7' if explanation.exact else f'to 3e-5 ({rough})'} on {explanation.n_inputs} random inputs."
         return Report(
             verdict="right",
             sentence=sentence,
@@ -155,7 +168,7 @@ def _report(
             notes=tuple(notes),
             certainty="; ".join(
                 [
-                    *([f"right as well with {', '.join(tried.right)}"] if tried.right else []),
+                    *([f"right as well with {', '.join(flag.said for flag, _ in tried.right)}"] if tried.right else []),
                     f"not looked at: {', '.join([*tried.not_looked_at, 'half precision', 'speed', 'training'])}",
                 ]
             ),
@@ -215,21 +228,31 @@ def _case_of_evidence(evidence: Evidence) -> tuple[str, str, str] | None:
     return describe(case), *pair(yours, right)
 
 
-def _other_notes(explanation: Explanation) -> list[str]:
-    """A query that sees nothing: NaN is usual, and said."""
+BLIND = Mistake("blind", "NaN", "A query that sees no key gets NaN, and one layer later every token has it: the softmax of a row of minus infinity is 0 / 0.", "Look at a row that is masked as a whole.", "What is the softmax of minus infinity alone?", ("fill", "mask", "softmax"), "a-row-of-minus-infinity")  # fmt: skip
+CORNER = Mistake("aligned", "first key", "With fewer queries than keys (a cache) the causal mask is in the wrong corner: the first query is on the first key, where the last query should be on the last key.", "Look at the corner of the causal mask.", "Which keys may a single new query see?", ("triangle", "causal", "mask"), "a-row-of-minus-infinity")  # fmt: skip
+"""Remarks: programs that many call right do so, as PyTorch does, and their numbers are right wherever it does not matter."""
+
+
+def wrong_corner(explanation: Explanation) -> list[Mistake]:
+    return [CORNER] if explanation.how.get("aligned") == "first key" else []
+
+
+def sees_nothing(explanation: Explanation) -> list[Mistake]:
+    """What the mask hides is one query's every key, or else a whole sentence, or everything, as its rank allows."""
     case = explanation.subject.cases(explanation.reading, 0)
     visible = case.get("visible")
     if visible is None or visible.ndim != 4:
         return []
-    case["visible"] = visible.clone()
-    case["visible"][:, :, 0] = False
-    try:
-        output = explanation.reading.run(case).get("output")
-    except (ProgramError, ProgramDiedError):
-        return []
-    if output is None or not bool(output.isnan().any()):
-        return []
-    return ["a query that sees nothing returns NaN (this is usual; Headwork returns zeros)"]
+    for hidden in ((..., 0, slice(None)), (0,), (...,)):
+        blind = visible.clone()
+        blind[hidden] = False
+        try:
+            output = explanation.reading.run({**case, "visible": blind}).get("output")
+        except (ProgramError, ProgramDiedError):
+            return []
+        if output is not None:
+            return [BLIND] if bool(output.isnan().any()) else []
+    return []
 
 
 def _of_mistake(candidate: Candidate, mistake: Mistake, when: str = "") -> Finding:

@@ -1,8 +1,9 @@
 """The walls around somebody's program, built from inside its process before its first line runs. Standard library only.
 
 Always: a session of its own, limits of memory, files, processes and time, no standard input and output, and where the
-system allows it a process namespace, which dies with its first process. For the programs of others also: no network, no
-files but a folder of its own, no environment. A wall that cannot be built is an error unless one does without it.
+system allows it namespaces of its own: of users, so that root is nobody outside, and of processes, which die with the
+first of them. For the programs of others also: no network, no capabilities, no environment, and no files but a folder of
+its own, Python and its packages. A wall that cannot be built is an error unless one does without it.
 """
 
 import contextlib
@@ -13,14 +14,18 @@ import signal
 import struct
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 WALLS = ("processes", "network", "files")
 """Those that some machines cannot build; the others are everywhere."""
 
-NEW_IPC, NEW_USER, NEW_PID, NEW_NET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
-SUBREAPER, NO_NEW_PRIVILEGES, DEATH_SIGNAL = 36, 38, 1
+NEW_MOUNTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = 0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
+SUBREAPER, NO_NEW_PRIVILEGES, DEATH_SIGNAL, DROP_CAPABILITY = 36, 38, 1, 24
+BIND, RECURSIVE, PRIVATE, DETACH = 4096, 16384, 1 << 18, 2
+PIVOT_ROOT, SET_MOUNT = (41 if os.uname().machine == "aarch64" else 155), 442
+READ_ONLY, ALL_BELOW, HERE = 1, 0x8000, -100
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 READ_FILE, READ_FOLDER, EXECUTE = 1 << 2, 1 << 3, 1 << 0
 LAST_RIGHT_OF_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
@@ -44,11 +49,14 @@ def build(request: dict[str, Any], keep: int) -> list[str]:
     if untrusted:
         empty_environment(request["folder"])
         built.append("environment")
-    flags = NEW_PID | NEW_IPC | (NEW_NET if untrusted and "network" not in without else 0)
+    flags = NEW_USER | NEW_PID | NEW_IPC
+    if untrusted:
+        flags |= (NEW_NET if "network" not in without else 0) | (NEW_MOUNTS if "files" not in without else 0)
     try:
         new_namespaces(flags)
         built += ["processes"] + (["network"] if flags & NEW_NET else [])
     except OSError as error:
+        flags = 0
         if untrusted:
             for wall in ("processes", "network"):
                 if wall not in without:
@@ -57,10 +65,14 @@ def build(request: dict[str, Any], keep: int) -> list[str]:
     os.chdir(request["folder"])
     if untrusted and "files" not in without:
         try:
-            only_files(request["folder"], request.get("readable", []))
+            if flags:
+                mount_only(Path(request["folder"]), request.get("own"))
+            only_files(request["folder"], request.get("own"))
         except OSError as error:
-            raise MissingWallError("files", f"Landlock is not allowed here ({error.strerror})") from None
+            raise MissingWallError("files", f"mounts or Landlock are not allowed here ({error.strerror})") from None
         built.append("files")
+    if untrusted:
+        drop_capabilities()
     return built
 
 
@@ -82,16 +94,35 @@ def empty_environment(folder: str) -> None:
 
 
 def set_limits(request: dict[str, Any]) -> None:
-    for what, limit in (
-        (resource.RLIMIT_DATA, request.get("memory", 4 * 1024**3)),
-        (resource.RLIMIT_CPU, request.get("cpu", 120)),
-        (resource.RLIMIT_FSIZE, 16 * 1024**2),
-        (resource.RLIMIT_NOFILE, 256),
-        (resource.RLIMIT_CORE, 0),
-    ):
+    memory = request.get("memory", 4 * 1024**3)
+    limits = {
+        resource.RLIMIT_DATA: memory,
+        resource.RLIMIT_CPU: request.get("cpu", 120),
+        resource.RLIMIT_FSIZE: 16 * 1024**2,
+        resource.RLIMIT_NOFILE: 256,
+        resource.RLIMIT_CORE: 0,
+    }
+    with contextlib.suppress(
+        OSError
+    ):  # what is shared counts as address space only, where PyTorch has mapped much already
+        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        limits[resource.RLIMIT_AS] = mapped + memory
+    for what, limit in limits.items():
         _, most = resource.getrlimit(what)
         least = limit if most == resource.RLIM_INFINITY else min(limit, most)
         resource.setrlimit(what, (least, least))
+
+
+@contextlib.contextmanager
+def limited_memory(most: int = 4 * 1024**3) -> Iterator[None]:
+    """Of this process, which judges: what a program says of its sizes may be anything."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [limit for limit in (most, *before) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def _system(number: int, *arguments: Any) -> int:
@@ -113,19 +144,32 @@ def adopt_orphans() -> None:
     _prctl(SUBREAPER, 1)
 
 
+def _library_call(name: str, *arguments: Any) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if getattr(library, name)(*arguments) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def drop_capabilities() -> None:
+    """Those of root too, for good: no program that is started later has them again."""
+    if not sys.platform.startswith("linux"):
+        return
+    _prctl(NO_NEW_PRIVILEGES, 1)
+    for capability in range(64):
+        _prctl(DROP_CAPABILITY, capability)
+    _library_call("capset", struct.pack("<Ii", 0x20080522, 0), bytes(24))
+
+
 def new_namespaces(flags: int) -> None:
     """Go on in a child that is the first process of its namespaces; this process waits for it and ends alike."""
     if not sys.platform.startswith("linux"):
         raise OSError(38, "there are none on this system")
-    library = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()
-    if library.unshare(flags) != 0:
-        if library.unshare(flags | NEW_USER) != 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        with contextlib.suppress(OSError):
-            Path("/proc/self/setgroups").write_text("deny")
-            Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-            Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    _library_call("unshare", flags)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
     child = os.fork()
     if child == 0:
         _prctl(DEATH_SIGNAL, signal.SIGKILL)
@@ -140,33 +184,77 @@ def new_namespaces(flags: int) -> None:
     os._exit(os.WEXITSTATUS(status))
 
 
-def only_files(folder: str, readable: list[str]) -> None:
-    """Landlock: read Python and its packages, write the folder, and nothing else, for good."""
+SYSTEM = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/bin",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/dev/null",
+    "/dev/urandom",
+    "/proc/cpuinfo",
+    "/sys/devices/system/cpu",
+)
+
+
+def readable(own: str | None) -> list[Path]:
+    """What a program needs to run: the libraries of the system, Python and its packages, and the other files of its own."""
+    paths = {Path(p) for p in (*SYSTEM, sys.prefix, sys.base_prefix, *sys.path, own) if p}
+    return sorted(p for p in paths if p.exists() and not any(above in paths for above in p.parents))
+
+
+def mount_only(folder: Path, own: str | None) -> None:
+    """See what is readable, read-only and without headwork, and a small folder of one's own: nothing else has a name here."""
+
+    def mount(kind: str, target: Path, source: Path | None = None, flags: int = 0, options: str = "") -> None:
+        target.mkdir(parents=True, exist_ok=True) if source is None or source.is_dir() else None
+        given = str(source or kind).encode(), str(target).encode(), kind.encode()
+        _library_call("mount", *given, ctypes.c_ulong(flags), options.encode())
+
+    def make_read_only(target: Path, below: int = ALL_BELOW) -> None:
+        rule = struct.pack("<QQQQ", READ_ONLY, 0, 0, 0)
+        path = ctypes.c_char_p(str(target).encode())
+        _system(SET_MOUNT, ctypes.c_int(HERE), path, ctypes.c_uint(below), ctypes.c_char_p(rule), ctypes.c_size_t(32))
+
+    mount("none", Path("/"), flags=RECURSIVE | PRIVATE)
+    paths = readable(own)
+    mount("tmpfs", folder, options="mode=755")
+    for path in paths:
+        here = folder / path.relative_to("/")
+        here.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink() and str(path) in SYSTEM:  # /lib is /usr/lib
+            here.symlink_to(path.readlink())
+            continue
+        if not path.is_dir():
+            here.touch()
+        mount("none", here, path, BIND | RECURSIVE)
+        make_read_only(here)
+    judge = folder / Path(__file__).resolve().parents[1].relative_to("/")
+    if judge.exists():
+        mount("tmpfs", judge)
+        make_read_only(judge)
+    mount("tmpfs", folder / folder.relative_to("/"), options="size=64m,mode=700")
+    make_read_only(folder, below=0)
+    os.chdir(folder)
+    _system(PIVOT_ROOT, ctypes.c_char_p(b"."), ctypes.c_char_p(b"."))
+    _library_call("umount2", b".", ctypes.c_int(DETACH))
+    os.chdir(folder)
+
+
+def only_files(folder: str, own: str | None) -> None:
+    """Landlock: read what is readable, write the folder, and nothing else, for good."""
     version = _system(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     everything = (1 << LAST_RIGHT_OF_VERSION.get(min(version, 5), 13)) - 1
-    network = 3 if version >= 4 else 0
-    attributes = struct.pack("<QQ", everything, network) if version >= 4 else struct.pack("<Q", everything)
+    attributes = struct.pack("<Q", everything)
     ruleset = _system(CREATE_RULESET, ctypes.c_char_p(attributes), ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     look = READ_FILE | READ_FOLDER | EXECUTE
-    system = [
-        "/usr",
-        "/lib",
-        "/lib64",
-        "/bin",
-        "/etc/ld.so.cache",
-        "/dev/null",
-        "/dev/urandom",
-        "/proc/cpuinfo",
-        "/sys/devices/system/cpu",
-    ]
-    packages = [sys.prefix, sys.base_prefix, *(p for p in sys.path if p)]
-    rules = [(p, look) for p in (*system, *packages, *readable)] + [(folder, everything & ~EXECUTE)]
-    for path, allowed in rules:
+    for path, allowed in [*((p, look) for p in readable(own)), (Path(folder), everything & ~EXECUTE)]:
         try:
             target = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
-        file_only = 0 if Path(path).is_dir() else READ_FOLDER
+        file_only = 0 if path.is_dir() else READ_FOLDER
         rule = struct.pack("<Qi", allowed & everything & ~file_only, target)
         _system(ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(1), ctypes.c_char_p(rule), ctypes.c_uint32(0))
         os.close(target)

@@ -27,7 +27,7 @@ def random_parameters(shapes: Mapping[str, Sequence[int]], seed: int = 7) -> dic
             if shape
             else torch.randn((), generator=generator, dtype=torch.float64)
         )
-        fan = shape[-1] if len(shape) > 1 else 1
+        fan = max(shape[-1], 1) if len(shape) > 1 else 1
         is_gain = len(shape) == 1 and re.search(rf"(^|[._])({WEIGHT_OF_NORM})$", name.lower())
         values[name] = 1 + 0.3 * t if is_gain else t * (0.8 * fan**-0.5 if len(shape) > 1 else 0.4)
         if re.search(r"emb|wte|wpe|pos", name.lower()) and len(shape) > 1:

@@ -41,6 +41,7 @@ else:  # started on its own, where headwork is not to be imported
 
 MODULE = "submission"
 LARGEST_ANSWER = 64 * 1024**2
+LARGEST_HEADER = 4 * 1024**2
 SECONDS_FOR_A_STATEMENT = 5.0
 Header = dict[str, Any]
 
@@ -56,21 +57,27 @@ def send(connection: socket.socket, header: Header, tensors: Mapping[str, Tensor
     connection.sendall(struct.pack("<QQ", len(text), len(block)) + text + block)
 
 
-def receive(connection: socket.socket, largest: int = 2**40) -> tuple[Header, dict[str, Tensor]]:
-    """Raises EOFError when the other side is gone, ValueError when it sends what is no message."""
-    n_text, n_block = struct.unpack("<QQ", _exactly(connection, 16))
-    if n_text + n_block > largest:
+def receive(
+    connection: socket.socket, largest: int = 2**40, wait: Callable[[], None] = lambda: None
+) -> tuple[Header, dict[str, Tensor]]:
+    """Raises EOFError when the other side is gone, ValueError when it sends what is no message.
+
+    `wait` is called before each piece is read, and raises when the message has taken too long.
+    """
+    n_text, n_block = struct.unpack("<QQ", _exactly(connection, 16, wait))
+    if n_text > min(LARGEST_HEADER, largest) or n_block > largest:
         raise ValueError(f"an answer of {n_text + n_block} bytes")
-    header = json.loads(_exactly(connection, n_text))
+    header = json.loads(_exactly(connection, n_text, wait))
     if not isinstance(header, dict):
         raise ValueError("an answer that is no object")
-    block = _exactly(connection, n_block)
+    block = _exactly(connection, n_block, wait)
     return header, read_tensors(block) if block else {}
 
 
-def _exactly(connection: socket.socket, n: int) -> bytes:
+def _exactly(connection: socket.socket, n: int, wait: Callable[[], None]) -> bytes:
     data = io.BytesIO()
     while data.tell() < n:
+        wait()
         part = connection.recv(min(n - data.tell(), 2**20))
         if not part:
             raise EOFError
@@ -189,9 +196,6 @@ class Worker:
             if getattr(value, "__module__", None) == MODULE and not name.startswith("__")
         }
         self.names_of_all = vars(module)
-        for value in self.names.values():
-            if inspect.isclass(value) and issubclass(value, nn.Module):
-                objects.add_forward(value)
         return {
             "names": self.describe(),
             "parts": self.describe_parts(),
@@ -202,34 +206,41 @@ class Worker:
     def describe(self) -> Header:
         found: Header = {}
         for name, value in self.names.items():
-            if inspect.isclass(value):
-                call = next((m for m in ("forward", "__call__") if m in vars(value) or hasattr(value, "forward")), None)
-                found[name] = {
-                    "kind": "class",
-                    "module": issubclass(value, nn.Module),
-                    "bases": [base.__name__ for base in value.__mro__[1:-1]],
-                    "init": objects.parameters_of(value.__init__, method=True),
-                    "forward": objects.parameters_of(getattr(value, call), method=True) if call else None,
-                    "fields": list(getattr(value, "__dataclass_fields__", {})),
-                    "methods": [m for m, f in vars(value).items() if inspect.isfunction(f) and not m.startswith("_")],
-                    "line": objects.first_line(value),
-                }
-            elif isinstance(value, nn.Module):
-                self.made.append(value.eval())
-                found[name] = {
-                    "kind": "instance",
-                    "module": True,
-                    "forward": objects.parameters_of(value.forward),
-                    "made": self.describe_module(len(self.made) - 1),
-                    "line": objects.first_line(type(value)),
-                }
-            elif callable(value) and not isinstance(value, type):
-                found[name] = {
-                    "kind": "function",
-                    "call": objects.parameters_of(value),
-                    "line": objects.first_line(value),
-                }
+            try:
+                facts = self.describe_value(value)
+            except Exception as error:  # a class may answer its attributes as it likes, as a ScriptModule does
+                self.skipped.append({**self.explain(error), "line": objects.first_line(value)})
+            else:
+                found |= {} if facts is None else {name: facts}
         return found
+
+    def describe_value(self, value: Any) -> Header | None:
+        if inspect.isclass(value):
+            if issubclass(value, nn.Module):
+                objects.add_forward(value)
+            call = next((m for m in ("forward", "__call__") if m in vars(value) or hasattr(value, "forward")), None)
+            return {
+                "kind": "class",
+                "module": issubclass(value, nn.Module),
+                "bases": [base.__name__ for base in value.__mro__[1:-1]],
+                "init": objects.parameters_of(value.__init__, method=True),
+                "forward": objects.parameters_of(getattr(value, call), method=True) if call else None,
+                "fields": list(getattr(value, "__dataclass_fields__", {})),
+                "methods": [m for m, f in vars(value).items() if inspect.isfunction(f) and not m.startswith("_")],
+                "line": objects.first_line(value),
+            }
+        if isinstance(value, nn.Module):
+            self.made.append(value.eval())
+            return {
+                "kind": "instance",
+                "module": True,
+                "forward": objects.parameters_of(value.forward),
+                "made": self.describe_module(len(self.made) - 1),
+                "line": objects.first_line(type(value)),
+            }
+        if callable(value) and not isinstance(value, type):
+            return {"kind": "function", "call": objects.parameters_of(value), "line": objects.first_line(value)}
+        return None
 
     def describe_parts(self) -> Header:
         """Modules of this file or another that constructors may take."""
@@ -431,10 +442,10 @@ def serve_names(connection: socket.socket, names: dict[str, Any], known: dict[st
     worker = Worker(names)
     worker.names_of_all = known
     kind = next(iter(names.values()))
-    with contextlib.suppress(TypeError):
+    with contextlib.suppress(TypeError, OSError):  # OSError: a class of a notebook
         worker.filename = inspect.getsourcefile(type(kind) if isinstance(kind, nn.Module) else kind) or ""
     description = {"names": worker.describe(), "parts": worker.describe_parts(), "globals": worker.describe_globals()}
-    send(connection, {**description, "skipped": []})
+    send(connection, {**description, "skipped": worker.skipped})
     worker.serve(connection)
 
 
@@ -477,8 +488,6 @@ def _become_worker(walls: Any, descriptor: int, request: Header) -> typing.NoRet
         except walls.MissingWallError as error:
             send(connection, {"missing": error.wall, "why": error.why})
             os._exit(0)
-        if request["untrusted"]:
-            sys.modules["headwork"] = None  # type: ignore[assignment]  # the judge is not there for what it judges
         send(connection, {"built": built})
         Worker().serve(connection)
     except BaseException:

@@ -23,11 +23,14 @@ class CheckedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Check:
-    """Tell what is wrong with somebody's attention code, in words.
+    """Find mistakes in attention code and show the line.
 
     The file runs in a process of its own, with limits of time, memory, files and output. That is enough for your own
-    code; for somebody else's, --untrusted also takes away network, files and environment.
-    Exit code 0: right; 1: wrong; 2: nothing found, or asked wrongly; 3: it could not run, or is not known.
+    code. Somebody else's code needs --untrusted, which also takes away network, files and environment; --class and
+    --gradescope always run with it, unless you type --trusted.
+    Points: 1 for right, 0.5 for one mistake, 0.25 for more, 0 for what could not be judged.
+    Exit code 1: something is wrong; 2: nothing found, or asked wrongly; 3: the NAME, the file or a submission could not
+    be judged; 0: the rest.
     """
 
     file: Annotated[Positional[Path | None], arg(metavar="[FILE]", help="A .py file or a notebook.")] = None
@@ -50,11 +53,16 @@ class Check:
     )
     csv: Annotated[Path | None, arg(metavar="FILE", help="Write a row for each submission of the class.")] = None
     untrusted: Annotated[bool, arg(help="The code is somebody else's: no network, no files, no environment.")] = False
+    trusted: Annotated[
+        bool, arg(help="The submissions of --class or --gradescope may do what you may do on this machine.")
+    ] = False
     without_wall: Annotated[
         tuple[str, ...],
         arg(metavar="WALL ...", help="Do without walls that this machine cannot build: processes, network, files."),
     ] = ()
-    seconds: Annotated[float, arg(help="How long one call may take.")] = 20.0
+    seconds: Annotated[float, arg(help="How long one call may take; a whole submission may take 15 times as long.")] = (
+        20.0
+    )
     seed: Annotated[int | None, arg(help="Where the random numbers start; another at every run unless given.")] = None
 
     def run(self) -> None:
@@ -64,20 +72,26 @@ class Check:
             print("\n".join(subject_names()))
             return
         self._check()
-        if self.class_ is not None:
-            self._run_class(self.class_)
-            return
-        assert self.file is not None
-        from headwork.checking import check_file
-        from headwork.checking.report import exit_code, gradescope
-        from headwork.checking.runner import ProgramDiedError, ProgramError
+        from headwork.checking.report import plain
+        from headwork.checking.runner import MissingWallError, ProgramDiedError, ProgramError
+        from headwork.checking.walls import limited_memory
 
         try:
-            reports = check_file(
-                self.file, self.name, subject=self.as_, hints=self.hints, walls=self._walls(), seed=self.seed
-            )
+            with limited_memory():
+                self._run_class(self.class_) if self.class_ is not None else self._run_file()
+        except MissingWallError as error:
+            raise CheckedError(str(error), 3) from None
         except (ProgramDiedError, ProgramError) as error:
-            raise CheckedError(f"{self.file} could not run: {error}", 3) from None
+            raise CheckedError(plain(f"{self.file} could not run: {error}"), 3) from None
+
+    def _run_file(self) -> None:
+        from headwork.checking import check_file
+        from headwork.checking.report import exit_code, gradescope
+
+        assert self.file is not None
+        reports = check_file(
+            self.file, self.name, subject=self.as_, hints=self.hints, walls=self._walls(), seed=self.seed
+        )
         if self.gradescope is not None:
             self.gradescope.write_text(gradescope(reports, self.hints), encoding="utf-8")
         if self.json:
@@ -105,33 +119,44 @@ class Check:
             raise ValueError(f"csv is for a class: give --class FOLDER, got --csv {self.csv} without it")
         if self.json and self.gradescope is not None:
             raise ValueError("give --json or --gradescope, not both")
-        if self.without_wall and not self.untrusted:
+        if self.trusted and self.untrusted:
+            raise ValueError("give --trusted or --untrusted, not both")
+        if self.without_wall and not self._is_untrusted:
             raise ValueError(f"without-wall is for --untrusted, got {' '.join(self.without_wall)} without it")
+
+    @property
+    def _is_untrusted(self) -> bool:
+        """Whoever grades runs the programs of others."""
+        return self.untrusted or (not self.trusted and (self.class_ is not None or self.gradescope is not None))
 
     def _walls(self) -> "Walls":
         from headwork.checking import Walls
 
-        return Walls(untrusted=self.untrusted, without=self.without_wall, seconds=self.seconds)
+        return Walls(untrusted=self._is_untrusted, without=self.without_wall, seconds=self.seconds)
 
     def _run_class(self, folder: Path) -> None:
         from headwork.checking import check_class
-        from headwork.checking.report import count_mistakes
+        from headwork.checking.report import count_mistakes, exit_code, plain
 
         rows: list[tuple[str, list[Report]]] = []
         for submission, reports in check_class(
             folder, subject=self.as_, name=self.name, walls=self._walls(), seed=self.seed
         ):
             rows.append((submission, reports))
-            print(f"{submission}: {summary(reports)}", file=sys.stderr)
+            print(plain(f"{submission}: {summary(reports)}"), file=sys.stderr)
         if self.csv is not None:
             write_table(self.csv, rows)
         if self.json:
             print(json.dumps({name: [r.to_dict() for r in reports] for name, reports in rows}, indent=2))
-            return
+        codes = [exit_code(reports) for _, reports in rows]
         n_right = sum(all(r.right for r in reports) for _, reports in rows)
         n_open = sum(all(r.verdict in ("failed", "unknown") for r in reports) for _, reports in rows)
         undecided = [f"{n_open} of {len(rows)}: could not be judged"] if n_open else []
-        print("\n".join([f"{n_right} of {len(rows)}: right", *count_mistakes(rows), *undecided]))
+        if not self.json:
+            print("\n".join([f"{n_right} of {len(rows)}: right", *count_mistakes(rows), *undecided]))
+        for code, words in ((1, "are wrong"), (3, "could not be judged")):
+            if code in codes:
+                raise CheckedError(f"{codes.count(code)} of {len(rows)} submissions {words}", code)
 
 
 def print_reports(reports: "list[Report]", hints: int) -> None:
@@ -143,18 +168,30 @@ def print_reports(reports: "list[Report]", hints: int) -> None:
 
 
 def summary(reports: "list[Report]") -> str:
-    wrong = [f.sentence for r in reports for f in r.findings] or [r.sentence for r in reports if not r.right]
-    return " ".join(dict.fromkeys(wrong)) or "right"
+    """Mistakes, or what else is not right, with the lines that were left out; remarks come last."""
+    wrong = [f.sentence for r in reports for f in r.findings]
+    other = [words for r in reports if not r.right for words in (r.sentence, *r.notes)]
+    remarks = list(dict.fromkeys(f.sentence for r in reports for f in r.remarks))
+    return " ".join([*(dict.fromkeys(wrong or other) or ["right"]), *(["but:", *remarks] if remarks else [])])
 
 
 def write_table(path: Path, rows: "list[tuple[str, list[Report]]]") -> None:
+    from headwork.checking.report import plain
+
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        table.writerow(["submission", "verdict", "points", "of", "mistakes", "feedback"])
+        table.writerow(["submission", "verdict", "points", "of", "mistakes", "remarks", "feedback", "read as"])
         for submission, reports in rows:
             verdicts = {r.verdict for r in reports}
             verdict = next(v for v in ("wrong", "failed", "unknown", "right") if v in verdicts)
             mistakes = "; ".join(dict.fromkeys(f.name for r in reports for f in r.findings))
-            table.writerow(
-                [submission, verdict, sum(r.points for r in reports), len(reports), mistakes, summary(reports)]
-            )
+            remarks = "; ".join(dict.fromkeys(f.name for r in reports for f in r.remarks))
+            read_as = " | ".join("; ".join(r.read_as) for r in reports if r.read_as)
+            points = sum(r.points for r in reports)
+            texts = [cell(plain(text)) for text in (submission, mistakes, remarks, summary(reports), read_as)]
+            table.writerow([texts[0], verdict, points, len(reports), *texts[1:]])
+
+
+def cell(text: str) -> str:
+    """What a spreadsheet would take for a formula is made a text."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from headwork.checking import equations
 from headwork.checking.calling import Candidate, pick
+from headwork.checking.layering import eps_of
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.subjects.blocks import Block, block_readings
 from headwork.checking.subjects.blocks import cases as block_cases
@@ -85,7 +86,8 @@ ACTIVATION_CONVENTIONS = tuple(
 
 
 def wire(block: Block) -> list[Weights]:
-    return feed_forward_wirings(block.parameters)
+    eps = 1e-5 if block.made is None else eps_of(block.made.facts)
+    return [{**w, "eps": eps} for w in feed_forward_wirings(block.parameters)]
 
 
 def feed_readings(candidate: Candidate) -> Iterator[Reading]:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from headwork.checking import equations
 from headwork.checking.calling import Assignment, Candidate, assignments, call, pick, role_of
-from headwork.checking.constructing import make
+from headwork.checking.constructing import make, numbers_read
 from headwork.checking.mask_meanings import KIND_OF_RANK, MEANINGS, encode_mask, random_visible
+from headwork.checking.names import SIZE_NAMES
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.runner import ProgramError, Result
 from headwork.checking.subjects.blocks import weight_arguments
@@ -75,7 +76,7 @@ CAUSAL_MISTAKES = (
 )  # fmt: skip
 CAUSAL_CONVENTIONS = (
     Convention("causal", "past", "hides the future by itself"),
-    Convention("aligned", "first key", "with fewer queries than keys (a cache), the last query does not see the last keys"),
+    Convention("aligned", "first key", ""),
 )  # fmt: skip
 
 
@@ -109,6 +110,7 @@ LAYOUTS = (
     Layout("token, batch, width", 2, 1, lambda t: t[:, 0].transpose(0, 1).contiguous(), lambda t, b, h: t.transpose(0, 1)[:, None], ("bqk", "qk", "bk")),
     Layout("width, token", 1, 1, lambda t: t[0, 0].T.contiguous(), lambda t, b, h: t.T[None, None], ("qk", "k")),
 )  # fmt: skip
+WIDTH = 11
 SHAPES = {
     "cross": (5, 7, 11, 13),
     "self": (5, 5, 11, 13),
@@ -119,12 +121,28 @@ SHAPES = {
 """Queries, keys, width, width of the values: as different as the program allows."""
 
 
-def attention_case(layout: Layout, shape: str, mask_kind: str, seed: int, scale: float = 1.0) -> Case:
+def widths(candidate: Candidate) -> list[int]:
+    """Widths of a head that the program was written for, as its numbers and defaults say, and the usual one."""
+    numbers = numbers_read(candidate)
+    optional = [p for p in candidate.facts.get("init") or [] if isinstance(p["default"], int | float)]
+    numbers |= {p["name"]: p["default"] for p in optional if role_of(p["name"], ("d_head",), SIZE_NAMES)}
+    roles = {name: role_of(name, ("n_heads", "d_head", "d_model", "temperature"), SIZE_NAMES) for name in numbers}
+    of_role = {role: numbers[name] for name, role in roles.items()}
+    found: list[float] = []
+    if "d_model" in of_role and "n_heads" in of_role:
+        found.append(of_role["d_model"] // of_role["n_heads"])
+    found += [of_role[role] for role in ("d_head", "d_model") if role in of_role]
+    if "temperature" in of_role:  # to divide by, or to multiply with
+        found.append(round(max(of_role["temperature"], 1 / of_role["temperature"]) ** 2))
+    return list(dict.fromkeys([*(int(n) for n in found if 2 <= n <= 1024), WIDTH]))
+
+
+def attention_case(layout: Layout, shape: str, mask_kind: str, seed: int, width: int = WIDTH) -> Case:
     generator = torch.Generator().manual_seed(seed)
-    n_query, n_key, d, d_value = SHAPES[shape]
+    n_query, n_key, d, d_value = (width if n == WIDTH else n for n in SHAPES[shape])
 
     def normal(*size: int) -> Tensor:
-        return torch.randn(*size, generator=generator, dtype=torch.float64) * scale
+        return torch.randn(*size, generator=generator, dtype=torch.float64)
 
     b, h = layout.batch, layout.heads
     q, k, v = normal(b, h, n_query, d), normal(b, h, n_key, d), normal(b, h, n_key, d_value)
@@ -145,16 +163,16 @@ def cases(reading: Reading, number: int) -> Case:
     shape = facts["shape"]
     if number == 2 and shape == "cross":
         shape = "self"
-    return attention_case(facts["layout"], shape, kind, seed=facts["seed"] + number)
+    return attention_case(facts["layout"], shape, kind, facts["seed"] + number, facts["width"])
 
 
-def smaller(layout: Layout, shape: str, mask_kind: str) -> Iterator[Case]:
+def smaller(layout: Layout, shape: str, mask_kind: str, width: int) -> Iterator[Case]:
     """Whole numbers, few of them; axes of different sizes, so that output and weights are not confused."""
     n_key = 2 if shape in ("cross", "one width") else 3
     n_query = 3
     for b, h in ((1, 1), (1, min(2, layout.heads)), (min(2, layout.batch), 1)):
         for kind in dict.fromkeys(("none", mask_kind)):
-            for d in (1, 2):
+            for d in (1, 2) if width == WIDTH else (width,):
                 generator = torch.Generator().manual_seed(3)
                 q, k, v = (
                     torch.randint(0, 4, (b, h, n, d), generator=generator).double() for n in (n_query, n_key, n_key)
@@ -173,15 +191,16 @@ def expected(case: Case, reading: Reading, w: Weights, how: How) -> Tensor:
 
 
 def readings(candidate: Candidate) -> Iterator[Reading]:
-    if weight_arguments(candidate):
-        return
-    targets: list[tuple[Any, str]] = [(candidate.name, "")]
-    d = SHAPES["cross"][2]
+    if not weight_arguments(candidate):
+        for width in widths(candidate):
+            yield from _of_width(candidate, width)
+
+
+def _of_width(candidate: Candidate, d: int) -> Iterator[Reading]:
+    targets: list[str | int] = [candidate.name]
     if candidate.kind != "function":
-        targets = [
-            (made.id, "")
-            for made, _ in make(candidate, {"d_head": d, "d_model": d, "temperature": math.sqrt(d), "n_tokens": 12})
-        ]
+        sizes = {"d_head": d, "d_model": d, "temperature": math.sqrt(d), "n_tokens": 12}
+        targets = [made.id for made, _ in make(candidate, sizes)]
     wholes: list[tuple[str, ...]] = [("q", "k", "v"), ("q", "k")]
     found = False
     scaled = any(
@@ -189,15 +208,11 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
         for p in candidate.parameters
     )
     for roles in wholes:
-        for fixed_scale in (
-            (math.sqrt(d), "divides by the scale"),
-            (1 / math.sqrt(d), "multiplies by the scale"),
-            (d, "is given the width"),
-        ):
-            fixed = {"dropout": None, "flag": None, "scale": fixed_scale[0] if scaled else None, "causal": None}
+        for scale in (math.sqrt(d), 1 / math.sqrt(d), d):
+            fixed = {"dropout": None, "flag": None, "scale": scale if scaled else None, "causal": None}
             for assignment in assignments(candidate.parameters, roles, ("mask",), fixed):
-                for target, _ in targets:
-                    for reading in _readings(candidate, target, assignment, roles):
+                for target in targets:
+                    for reading in _readings(candidate, target, assignment, roles, d):
                         found = True
                         yield reading
             if not scaled:
@@ -207,7 +222,7 @@ def readings(candidate: Candidate) -> Iterator[Reading]:
 
 
 def _readings(
-    candidate: Candidate, target: str | int, assignment: Assignment, roles: Sequence[str]
+    candidate: Candidate, target: str | int, assignment: Assignment, roles: Sequence[str], width: int
 ) -> Iterator[Reading]:
     names = [p["name"] for p in candidate.parameters]
     mask_name = next((p for p, r in assignment.roles.items() if r == "mask"), None)
@@ -217,11 +232,12 @@ def _readings(
         for layout in LAYOUTS:
             if n_layouts == 2:
                 return
-            works = _try(candidate, target, assignment, layout, shape, None, None, returns)
+            works = _try(candidate, target, assignment, layout, shape, width, None, None, returns)
             if works is None and mask_name is None:
                 continue
-            said = (f"{assignment.said(names)}", layout.said)
+            said = (assignment.said(names), layout.said if width == WIDTH else f"{layout.said} of {width}")
             facts = {
+                "width": width,
                 "layout": layout,
                 "shape": shape,
                 "returns": returns,
@@ -241,7 +257,7 @@ def _readings(
                 yield _reading(candidate, target, assignment, (*said, "its mask was not understood"), bare, None, works)
             for meaning_said, meaning in MEANINGS.items():
                 for rank in layout.ranks:
-                    answer = _try(candidate, target, assignment, layout, shape, meaning, rank, returns)
+                    answer = _try(candidate, target, assignment, layout, shape, width, meaning, rank, returns)
                     if answer is None:
                         continue
                     any_works = True
@@ -304,13 +320,14 @@ def _try(
     assignment: Assignment,
     layout: Layout,
     shape: str,
+    width: int,
     meaning: str | None,
     rank: str | None,
     returns: str,
 ) -> dict[str, Tensor] | None:
     mask = (meaning, rank) if meaning is not None and rank is not None else None
     kind = "none" if mask is None else "padding" if meaning == "lengths" else KIND_OF_RANK[mask[1]]
-    case = attention_case(layout, shape, kind, 1000)
+    case = attention_case(layout, shape, kind, 1000, width)
     try:
         answer = run(candidate, target, assignment, case, layout, mask, returns)
     except ProgramError as error:
@@ -354,7 +371,7 @@ def _reading(
         if answer and "weights" in answer and facts["returns"] == "output"
         else f"returns the {facts['returns']}"
     )
-    facts["smaller"] = lambda: smaller(facts["layout"], facts["shape"], facts["mask kind"])
+    facts["smaller"] = lambda: smaller(facts["layout"], facts["shape"], facts["mask kind"], facts["width"])
     cost = 0.0 if assignment.named else 0.5 + 0.1 * (list(assignment.roles.values())[:3] != ["q", "k", "v"])
     cost += 0.05 * LAYOUTS.index(facts["layout"])
     if mask is not None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headwork.checking.calling import Assignment, Candidate, assignments, call, role_of, tensors_of
-from headwork.checking.constructing import make
+from headwork.checking.constructing import make, numbers_read
 from headwork.checking.mask_meanings import KIND_OF_RANK, MEANINGS, encode_mask, random_visible
 from headwork.checking.names import SIZE_NAMES
 from headwork.checking.option import Case, Reading, Weights
@@ -124,6 +124,14 @@ def blocks(candidate: Candidate, sizes: Mapping[str, Any] = USUAL_SIZES) -> Iter
         bool(re.search(r"(?i)n_?kv_?heads|num_key_value_heads|num_kv_groups", candidate.source))
         and candidate.kind != "function"
     )
+    heads = [v for n, v in numbers_read(candidate).items() if role_of(n, ("d_head",), SIZE_NAMES)]
+    if heads and isinstance(heads[0], int):
+        sizes = {
+            **sizes,
+            "d_model": sizes["n_heads"] * heads[0],
+            "d_out": sizes["n_heads"] * heads[0],
+            "d_head": heads[0],
+        }
     if grouped:
         sizes = {**sizes, "d_model": 24, "d_out": 24, "n_heads": 4, "n_kv_heads": 2, "d_head": 6}
     for made, passed in make(candidate, sizes):

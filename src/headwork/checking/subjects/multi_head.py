@@ -7,6 +7,7 @@ from torch import Tensor
 
 from headwork.checking import equations
 from headwork.checking.calling import Candidate
+from headwork.checking.layering import eps_of
 from headwork.checking.option import Case, Convention, How, Mistake, Reading, Subject, Weights
 from headwork.checking.subjects import attention
 from headwork.checking.subjects.blocks import ROLE_SETS, Block, block_readings, cases
@@ -58,7 +59,8 @@ def wire(block: Block) -> list[Weights]:
         kind = "" if block.made is None else block.made.facts["type"]
         named = block.n_heads > 1 and re.search(r"(?i)att|head|mha", kind)
         return [{}] if block.candidate is not None or named else []
-    return attention_wirings(block.parameters, block.n_heads)
+    eps = 1e-5 if block.made is None else eps_of(block.made.facts)
+    return [{**w, "eps": eps} for w in attention_wirings(block.parameters, block.n_heads)]
 
 
 def readings(candidate: Candidate) -> Iterator[Reading]:
