@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -212,3 +213,10 @@ def test_a_model_without_a_description(trained: Path, capsys: pytest.CaptureFixt
 def test_a_module_that_is_not_found(trained: Path, name: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", str(trained / "longer"), "--import", name]) == 2
     assert f"module must be importable, {message}looked in this folder, " in capsys.readouterr().err
+
+
+def test_files_in_the_folder_are_not_mistaken_for_libraries(tmp_path: Path) -> None:
+    """`python -m` looks there first: a hand-in called tyro.py would run with the rights of the teacher."""
+    (tmp_path / "tyro.py").write_text("raise SystemExit(7)\n")
+    command = [sys.executable, "-m", "headwork", "models"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
