@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent.parent
         "docs/data.md",
         pytest.param("docs/own.md", marks=pytest.mark.slow),
         "docs/pretrained.md",
+        "docs/sheets.md",
         "docs/choices.md",
         "docs/generation.md",
     ],

@@ -217,6 +217,42 @@ def test_the_mlp_head_goes_on_a_vit():
     assert model(torch.rand(2, 1, 8, 8)).shape == (2, 10)
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"classifier": SHEETS.MLPHead(8, 16, n_classes=10)},
+        {"classifier": SHEETS.MLPHead(8, 16, n_classes=10, activation="relu")},
+        {"pooling": SHEETS.FullyConnected(16, 8)},
+        {"pooling": SHEETS.MAP(8, n_heads=2), "classifier": SHEETS.MLPHead(8, 3, 10)},
+    ],
+    ids=str,
+)
+def test_the_parts_that_a_sheet_asks_for_are_saved_and_loaded(tmp_path, part):
+    model = hw.models.VisionTransformer(small_vit(d_model=8, n_layers=1).config, **part).eval()
+    hw.save(model, tmp_path / "model")
+    image = torch.rand(2, 1, 8, 8)
+    assert torch.equal(hw.load(tmp_path / "model")(image), model(image))
+
+
+def test_a_classifier_of_ones_own_is_saved_and_loaded(tmp_path):
+    model = hw.models.VisionTransformer(small_vit(d_model=8, n_layers=1).config, classifier=TwoLayers(8, 10)).eval()
+    hw.save(model, tmp_path / "model")
+    image = torch.rand(2, 1, 8, 8)
+    assert torch.equal(hw.load(tmp_path / "model", classes=[TwoLayers])(image), model(image))
+    with pytest.raises(ValueError, match="TwoLayers"):
+        hw.load(tmp_path / "model")
+
+
+class TwoLayers(nn.Module):
+    def __init__(self, d_in, n_classes):
+        super().__init__()
+        self.d_in, self.n_classes = d_in, n_classes
+        self.network = nn.Sequential(nn.Linear(d_in, 5), nn.ReLU(), nn.Linear(5, n_classes))
+
+    def forward(self, x):
+        return self.network(x)
+
+
 def test_self_attention_of_columns_is_that_of_rows():
     x, w = torch.randn(12, 5).double(), torch.randn(3, 12, 12).double()
     q, k, v = (w @ x).mT
