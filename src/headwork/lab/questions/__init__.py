@@ -146,4 +146,4 @@ def _links(question: Question) -> Iterator[str]:
     for label in question.claims:
         yield f"[{label.name}]({label.name}.md)"
     if question.where:
-        yield question.where
+        yield re.sub(r"docs/([\w.-]+)(#[\w-]+)?", r"[docs/\1](../\1\2)", question.where)
