@@ -197,6 +197,26 @@ def test_the_limit_is_at_the_sheets_delta():
         SHEETS.verify_limit((2, 0), (3, 3))
 
 
+def test_the_pictures_of_the_codes_say_delta_and_alpha():
+    figure = SHEETS.visualize_rel_positional_embedding(
+        SHEETS.RelativePositionalEmbedding((5, 5), [(1, -2), (0, 0.5)], [50, 0.25])
+    )
+    assert [ax.get_title() for ax in figure.axes] == ["Delta = (1, -2)\nalpha = 50", "Delta = (0, 0.5)\nalpha = 0.25"]
+    layer = hw.layers.RelativePositionalEmbedding((5, 5), torch.tensor([[-1.0, 2.0]]), torch.tensor([50.0]))
+    (ax,) = SHEETS.visualize_rel_positional_embedding(layer).axes
+    assert ax.get_title() == "Delta = (1, -2)\nalpha = 50"
+
+
+def test_the_limit_is_drawn_with_the_pictures_of_the_code():
+    figure, weights = SHEETS.verify_limit((1, -2), (9, 9))
+    *pictures, curve = figure.axes
+    assert len(pictures) == 5
+    shown = torch.tensor(pictures[-1].images[0].get_array().data)
+    assert divmod(int(shown.argmax()), 9) == (3, 6)
+    assert any(torch.allclose(shown.double(), each) for each in weights)
+    assert curve.get_xlabel() == "alpha"
+
+
 def test_the_gelus_and_their_difference():
     figure = SHEETS.visualize_gelus()
     difference = figure.axes[1].lines[0].get_ydata()

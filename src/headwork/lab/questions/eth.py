@@ -142,15 +142,15 @@ QUESTIONS = (
     (
         "2(e)",
         "Train, watch the heads in TensorBoard: what moves, and what would support the Main Theorem?",
-        "On CIFAR-10, nine heads in each of six layers: those of the first two move towards the query and become "
-        "sharp (alpha 5.5 and 2.8 in the median, from 1), those of the next three look 3 to 5 patches away, softly, "
-        "and those of the last see nearly the whole image. On digits, over ten seeds, heads move more the later their "
-        "layer is. The first of the three layers keeps its distance from the query, the other two move away from it, "
-        "and the heads of the last become softer; in the first two some become sharper and some softer. In support of "
-        "the theorem one would expect a head on each shift of a K x K square, with alpha growing. The first layer on "
-        "CIFAR-10 comes nearest, with a head on six of the nine places of a 3 x 3 kernel; with every head on its "
-        "nearest patch alone, 90.7 % of the images right become 77.7 %. Heads that have a convolution to learn do as "
-        "the theorem says.",
+        "On CIFAR-10, with nine heads in each of six layers: the first two layers move towards the query and become "
+        "sharp (median alpha 5.5 and 2.8, from 1). The next three look 3 to 5 patches away, softly. The last sees "
+        "nearly the whole image. On digits, over ten seeds: heads move more the later their layer is. The first of "
+        "three layers keeps its distance from the query, the other two move away from it. Nearly all heads of the last "
+        "layer become softer; in the first two some become sharper and some softer. In support of the theorem one "
+        "would expect a head on each shift of a K x K square, with alpha growing. The first layer on CIFAR-10 comes "
+        "nearest, with heads on six of the nine places of a 3 x 3 kernel. It is not that convolution: with every head "
+        "on its nearest patch alone, 90.7 % of the test images become 77.7 %. Heads that have a convolution to learn "
+        "do as the theorem says.",
         "`headwork train cifar10-gaussian`, `headwork train digits-gaussian` (TensorBoard: heads/layers.L/head H/row, "
         "column, width); docs/results.md#where-heads-go-on-cifar-10; docs/convolution.md",
         "CIFAR-10 with width 48 instead of the paper's 400, which would take about 50 hours",

@@ -64,9 +64,9 @@ QUESTIONS = (
         "What have heads in common with the filters of a CNN?",
         "Both run in parallel and add up; both share their weights over all positions. For one channel, a head that "
         "looks by position is a filter of one sign, and two such heads make any filter. For several channels a head is "
-        "one pattern of places times one matrix, so H heads make filters of rank H: of a random filter with 5 taps "
-        "from 3 channels to 3, two heads miss at least 28 % of the square on average (Eckart and Young), and 5 heads, "
-        "one for each tap, nothing. Heads can choose where to look from the content, filters cannot.",
+        "one pattern of places times one matrix, so H heads make filters of rank H. Of a random filter with 5 taps "
+        "from 3 channels to 3, two heads miss at least 28 % of the squared norm on average (Eckart and Young); five "
+        "heads, one for each tap, miss nothing. Heads can choose where to look from the content, filters cannot.",
         "weight sharing: claims feed-forward-is-1x1-convolution and order-needs-positions",
     ),
     (
