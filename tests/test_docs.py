@@ -11,7 +11,12 @@ from PIL import Image
 
 from headwork.cli import main
 from headwork.cli.commands import COMMANDS, parse
+from headwork.cli.lab import Lab, answer, read_setting
+from headwork.cli.train import Train
 from headwork.data import sample_digit
+from headwork.lab import find, labels
+from headwork.lab.questions import is_question
+from headwork.recipes import RECIPES, find_recipe, override, read_settings
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,6 +30,7 @@ ROOT = Path(__file__).parent.parent
         "docs/data.md",
         pytest.param("docs/own.md", marks=pytest.mark.slow),
         "docs/pretrained.md",
+        pytest.param("docs/sheets.md", marks=pytest.mark.slow),
         "docs/choices.md",
         "docs/generation.md",
     ],
@@ -114,9 +120,12 @@ def test_the_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
+LAB = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs" / "lab").glob("*.md"))]
+"""The pages of the claims, and of the answers to the five sheets."""
 DOCUMENTS = [
-    *("README.md", "CONTRIBUTING.md", "docs/lab/ADDING.md"),
+    *("README.md", "CONTRIBUTING.md"),
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))),
+    "docs/lab/ADDING.md",
 ]
 CHEAP = ("trace", "cost", "models", "--help", "--version")
 """Commands that end within seconds, and write nothing unless they are told to."""
@@ -143,6 +152,71 @@ def test_the_commands_of_the_documents_exist(name: str, capsys: pytest.CaptureFi
             parse(arguments)
         else:
             assert arguments[0] in (*COMMANDS, "--help", "--version"), command
+
+
+@pytest.mark.parametrize(
+    "command",
+    sorted(
+        {
+            command
+            for name in (*DOCUMENTS, *LAB)
+            for command in commands_in(name)
+            if command.split()[:1] == ["train"] and set(command.split()) & set(RECIPES)
+            if not {"--help", "--data"} & set(command.split())  # the data of one's own change the config before --set
+        }
+    ),
+)
+def test_the_configs_that_documents_train_can_be_made(command: str) -> None:
+    """What `--set` and the flags change fits the recipe; nothing is read or trained."""
+    train = parse(shlex.split(command))
+    assert isinstance(train, Train)
+    recipe = find_recipe(train.recipe or "")
+    values = train.overrides(recipe) | read_settings(train.set)
+    if train.from_ is not None:  # the model is another one
+        values = {path: value for path, value in values.items() if not path.startswith("model.")}
+    override(recipe, values)
+
+
+def test_the_pages_of_the_lab_run_claims_and_questions_that_are_there() -> None:
+    """The claims themselves run in tests/lab."""
+    names = {label.name for label in labels()}
+    found = {command for page in ("docs/sheets.md", *LAB) for command in commands_in(page) if "ADDING" not in page}
+    claims = set()
+    for command in found:
+        lab = parse(shlex.split(command))
+        if not isinstance(lab, Lab) or not are_real(shlex.split(command)):
+            continue
+        if lab.document is not None or (lab.name is not None and is_question(lab.name)):
+            assert answer(lab.document or lab.name or "", as_json=False)
+        elif lab.name is not None:
+            assert lab.name in names, command
+            claims.add(lab.name)
+    assert claims == names
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_sheets_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trainings stop after two steps; those whose data have to be fetched are left out, and the claims."""
+    monkeypatch.chdir(tmp_path)
+    for command in dict.fromkeys(command for name in ("docs/sheets.md", *LAB) for command in commands_in(name)):
+        arguments = shlex.split(command)
+        if arguments[0] == "lab" or len(arguments) == 1:
+            lab = parse(arguments)
+            if isinstance(lab, Lab) and lab.set and lab.name is not None:
+                claim = find(lab.name)
+                claim.change(claim.setup, dict(map(read_setting, lab.set)))
+            continue
+        if arguments[0] == "train":
+            if hasattr(find_recipe(arguments[1]).data, "directory"):
+                continue
+            arguments = [*shlex.split(re.sub(r" --epochs \d+", "", command)), "--steps", "2"]
+        if arguments[0] == "compare":
+            for run in arguments[2:4]:  # the page writes out the first of the three trainings
+                assert main(["train", "digits-vit", "--steps", "2", "--out", run]) == 0
+        assert main(arguments) == 0, command
+        assert capsys.readouterr().out, command
 
 
 def test_the_search_finds_the_commands() -> None:

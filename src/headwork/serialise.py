@@ -29,7 +29,7 @@ MANY_KINDS = 16
 """So many are not listed in an error."""
 _NONE_FITS = object()
 _MODULE_LIST = "torch.nn.modules.container.ModuleList"
-_OF_A_MODEL = ("config", "positions", "layers", "pooling")
+_OF_A_MODEL = ("config", "positions", "layers", "pooling", "classifier")
 """Arguments of our models: the config, and the parts, which a model keeps in `parts` if they were given."""
 _OF_A_MACHINE = ("device", "dtype")
 """Arguments that say where an object was made, not what it is."""

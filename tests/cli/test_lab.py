@@ -168,6 +168,13 @@ def test_a_question_is_answered(capsys):
     assert "`headwork lab relative-scores-know-the-shift`" in out
 
 
+@pytest.mark.parametrize("name", ["EECS 2(d)", "eecs 2d", "EECS 182 2(d)"])
+def test_eecs_is_short_for_eecs_182(capsys, name):
+    code, out, _ = run(capsys, name)
+    assert code == 0
+    assert out.startswith("EECS 182 2(d): ")
+
+
 @pytest.mark.parametrize(
     ("name", "first"), [("ETH", "ETH (1)-(3)"), ("eecs", "EECS 182 Figure 1"), ("EECS 182", "EECS 182 Figure 1")]
 )
@@ -183,6 +190,8 @@ def test_a_document_is_answered(capsys, name, first):
     ("arguments", "message"),
     [
         (["ETH 9"], "ETH has no question '9'; it has (1)-(3), 1(a.1)"),
+        (["EECS 9"], "EECS 182 has no question '9'; it has Figure 1, 1 listing"),
+        (["MIT 1"], "a question must start with one of NYU, ETH, C182, QMUL, EECS 182, got 'MIT 1'"),
         (["--document", "MIT"], "a question must start with one of NYU, ETH, C182, QMUL, EECS 182, got 'MIT'"),
         (["--document", "ETH", "temperature"], "document is for a whole sheet: leave out name and --all, got 'ETH'"),
     ],

@@ -17,6 +17,7 @@ from headwork.lab.catalogue import DOCUMENTS
 
 NAMES = [label.name for label in labels()]
 TRAINED = (
+    "attention-aligns",
     "cls-gap-map",
     "cnn-against-vit",
     "heads-find-the-kernel",

@@ -248,6 +248,26 @@ def test_the_limit_is_at_the_sheets_delta():
         SHEETS.verify_limit((2, 0), (3, 3))
 
 
+def test_the_pictures_of_the_codes_say_delta_and_alpha():
+    figure = SHEETS.visualize_rel_positional_embedding(
+        SHEETS.RelativePositionalEmbedding((5, 5), [(1, -2), (0, 0.5)], [50, 0.25])
+    )
+    assert [ax.get_title() for ax in figure.axes] == ["Delta = (1, -2)\nalpha = 50", "Delta = (0, 0.5)\nalpha = 0.25"]
+    layer = hw.layers.RelativePositionalEmbedding((5, 5), torch.tensor([[-1.0, 2.0]]), torch.tensor([50.0]))
+    (ax,) = SHEETS.visualize_rel_positional_embedding(layer).axes
+    assert ax.get_title() == "Delta = (1, -2)\nalpha = 50"
+
+
+def test_the_limit_is_drawn_with_the_pictures_of_the_code():
+    figure, weights = SHEETS.verify_limit((1, -2), (9, 9))
+    *pictures, curve = figure.axes
+    assert len(pictures) == 5
+    shown = torch.tensor(pictures[-1].images[0].get_array().data)
+    assert divmod(int(shown.argmax()), 9) == (3, 6)
+    assert any(torch.allclose(shown.double(), each) for each in weights)
+    assert curve.get_xlabel() == "alpha"
+
+
 def test_the_gelus_and_their_difference():
     figure = SHEETS.visualize_gelus()
     difference = figure.axes[1].lines[0].get_ydata()
@@ -266,6 +286,42 @@ def test_the_mlp_head_goes_on_a_vit():
     model = small_vit(d_model=8, n_layers=1)
     model.classifier = SHEETS.MLPHead(8, 16, n_classes=10)
     assert model(torch.rand(2, 1, 8, 8)).shape == (2, 10)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"classifier": SHEETS.MLPHead(8, 16, n_classes=10)},
+        {"classifier": SHEETS.MLPHead(8, 16, n_classes=10, activation="relu")},
+        {"pooling": SHEETS.FullyConnected(16, 8)},
+        {"pooling": SHEETS.MAP(8, n_heads=2), "classifier": SHEETS.MLPHead(8, 3, 10)},
+    ],
+    ids=str,
+)
+def test_the_parts_that_a_sheet_asks_for_are_saved_and_loaded(tmp_path, part):
+    model = hw.models.VisionTransformer(small_vit(d_model=8, n_layers=1).config, **part).eval()
+    hw.save(model, tmp_path / "model")
+    image = torch.rand(2, 1, 8, 8)
+    assert torch.equal(hw.load(tmp_path / "model")(image), model(image))
+
+
+def test_a_classifier_of_ones_own_is_saved_and_loaded(tmp_path):
+    model = hw.models.VisionTransformer(small_vit(d_model=8, n_layers=1).config, classifier=TwoLayers(8, 10)).eval()
+    hw.save(model, tmp_path / "model")
+    image = torch.rand(2, 1, 8, 8)
+    assert torch.equal(hw.load(tmp_path / "model", classes=[TwoLayers])(image), model(image))
+    with pytest.raises(ValueError, match="TwoLayers"):
+        hw.load(tmp_path / "model")
+
+
+class TwoLayers(nn.Module):
+    def __init__(self, d_in, n_classes):
+        super().__init__()
+        self.d_in, self.n_classes = d_in, n_classes
+        self.network = nn.Sequential(nn.Linear(d_in, 5), nn.ReLU(), nn.Linear(5, n_classes))
+
+    def forward(self, x):
+        return self.network(x)
 
 
 def test_self_attention_of_columns_is_that_of_rows():

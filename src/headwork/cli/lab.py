@@ -73,7 +73,7 @@ class Lab:
         from headwork.lab.questions import is_question
 
         if self.document is not None:
-            return {"EECS": "EECS 182"}.get(self.document.upper(), self.document.upper())
+            return self.document
         return self.name if self.name is not None and is_question(self.name) else None
 
     def _check(self) -> None:

@@ -75,17 +75,18 @@ def labels() -> tuple[Label, ...]:
 
 
 def place(name: str) -> tuple[Document, str]:
-    """A document and a question from their short names.
+    """A document and a question from their short names; EECS is enough for EECS 182.
 
-    >>> place("EECS 182 2(d)"), place("eth 1b1")
-    (('EECS 182', '2(d)'), ('ETH', '1b1'))
+    >>> place("EECS 182 2(d)"), place("eecs 2(d)"), place("eth 1b1")
+    (('EECS 182', '2(d)'), ('EECS 182', '2(d)'), ('ETH', '1b1'))
     >>> place("MIT 1")
     Traceback (most recent call last):
     ValueError: a question must start with one of NYU, ETH, C182, QMUL, EECS 182, got 'MIT 1'
     """
     for document in SHEETS:
-        if f"{name.upper()} ".startswith(f"{document} "):
-            return document, name[len(document) :].strip()
+        for short in (document, document.split()[0]):
+            if f"{name.upper()} ".startswith(f"{short} "):
+                return document, name[len(short) :].strip()
     raise ValueError(f"a question must start with one of {', '.join(SHEETS)}, got {name!r}")
 
 

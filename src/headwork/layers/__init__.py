@@ -36,6 +36,7 @@ from headwork.layers.pooling import AttentionPooling as AttentionPooling
 from headwork.layers.pooling import ClassTokenPooling as ClassTokenPooling
 from headwork.layers.pooling import DistillationTokenPooling as DistillationTokenPooling
 from headwork.layers.pooling import FirstTokenPooling as FirstTokenPooling
+from headwork.layers.pooling import FullyConnectedPooling as FullyConnectedPooling
 from headwork.layers.pooling import MaxPooling as MaxPooling
 from headwork.layers.pooling import MeanPooling as MeanPooling
 from headwork.layers.pooling import Pooling as Pooling

@@ -161,6 +161,26 @@ class AttentionPooling(Pooling):
         return (pooled + self.feed_forward(self.norm(pooled))).squeeze(1)
 
 
+class FullyConnectedPooling(Pooling):
+    """A linear map of all tokens at once: it fixes their number, and with it the size of the image.
+
+    >>> FullyConnectedPooling(n_tokens=4, d_model=8)(torch.randn(2, 4, 8)).shape
+    torch.Size([2, 8])
+    """
+
+    def __init__(self, n_tokens: int, d_model: int) -> None:
+        super().__init__()
+        self.n_tokens, self.d_model = n_tokens, d_model
+        self.linear = nn.Linear(n_tokens * d_model, d_model)
+
+    def forward(
+        self, tokens: Float[Tensor, "batch token d_model"], visible: Bool[Tensor, "batch token"] | None = None
+    ) -> Float[Tensor, "batch d_model"]:
+        if tokens.shape[1] != self.n_tokens:
+            raise ValueError(f"tokens must be {self.n_tokens}, as many as when it was built, got {tokens.shape[1]}")
+        return self.linear(tokens.flatten(1))
+
+
 def make_pooling(choice: choices.ImagePooling | choices.TextPooling, d_model: int) -> Pooling:
     match choice:
         case choices.ClassToken():

@@ -12,7 +12,7 @@ from headwork.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from headwork.models.gaussian_image_encoder import GaussianImageEncoderConfig
 from headwork.models.model import ModelConfig
 from headwork.models.resnet import ResNetConfig
-from headwork.models.vision_transformer import VisionTransformer, VisionTransformerConfig
+from headwork.models.vision_transformer import MLPHead, VisionTransformer, VisionTransformerConfig
 
 MODEL_CONFIGS: tuple[type[ModelConfig], ...] = (
     EncoderConfig,
@@ -38,7 +38,9 @@ CLASSES: tuple[type, ...] = (
         layers.MaxPooling,
         layers.MeanPooling,
         layers.AttentionPooling,
+        layers.FullyConnectedPooling,
     ),
+    MLPHead,
 )
 """All of ours that the file of a model may name: configs, and models with parts beside those that are a user's own."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -81,8 +82,8 @@ class VisionTransformerConfig(PatchesConfig, StackConfig):
 class VisionTransformer(nn.Module):
     """Patches become tokens, tokens look at each other, one vector is read and classified.
 
-    `positions` (a module with `forward(patches, grid)`), `layers` and `pooling` are a user's own parts, instead of what
-    the config says.
+    `positions` (a module with `forward(patches, grid)`), `layers`, `pooling` and `classifier` are a user's own parts,
+    instead of what the config says.
 
     >>> config = VisionTransformerConfig(n_classes=10, image=(8, 8), n_channels=1, patch=(2, 2), d_model=8, n_layers=2,
     ...     heads=choices.Heads(n_heads=2), feed_forward=choices.FeedForward(d_ff=32))
@@ -103,11 +104,13 @@ class VisionTransformer(nn.Module):
         positions: nn.Module | None = None,
         layers: Sequence[nn.Module] | None = None,
         pooling: Pooling | None = None,
+        classifier: nn.Module | None = None,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.config, self.parts = config, given_parts(positions=positions, layers=layers, pooling=pooling)
+        self.config = config
+        self.parts = given_parts(positions=positions, layers=layers, pooling=pooling, classifier=classifier)
         check_own_positions(config, positions)
         with building(self, device, dtype):
             self.patches = make_patches(config.embedding, config.n_channels, config.patch, config.d_model)
@@ -115,7 +118,8 @@ class VisionTransformer(nn.Module):
             pooling = make_pooling(config.pooling, config.d_model) if pooling is None else pooling
             self.layers = make_stack(config, config.n_layers, decoder=False, layers=layers)
             self.pooling = pooling
-            self.classifier = make_head(config.head, pooling.n_vectors * config.d_model, config.n_classes)
+            width = pooling.n_vectors * config.d_model
+            self.classifier = make_head(config.head, width, config.n_classes) if classifier is None else classifier
             self.logits = HookPoint("batch class")
 
     @property
@@ -135,24 +139,31 @@ class VisionTransformer(nn.Module):
 
 
 class MLPHead(nn.Module):
-    """A hidden layer before the classes."""
+    """A hidden layer before the classes.
+
+    >>> MLPHead(8, 16, n_classes=10)(torch.randn(2, 8)).shape
+    torch.Size([2, 10])
+    """
 
     axes = "batch class"
     operation = "output"
 
-    def __init__(self, choice: choices.MLPHead, d_in: int, n_classes: int) -> None:
+    def __init__(
+        self, d_model: int, d_hidden: int, n_classes: int, activation: Literal["tanh", "relu"] = "tanh"
+    ) -> None:
         super().__init__()
-        self.dense = linear(d_in, choice.d_hidden)
-        self.activation = nn.Tanh() if choice.activation == "tanh" else nn.ReLU()
-        self.classifier = linear(choice.d_hidden, n_classes)
+        self.arguments = {"d_model": d_model, "d_hidden": d_hidden, "n_classes": n_classes, "activation": activation}
+        self.dense = linear(d_model, d_hidden)
+        self.activation = nn.Tanh() if activation == "tanh" else nn.ReLU()
+        self.classifier = linear(d_hidden, n_classes)
 
-    def forward(self, x: Float[Tensor, "batch d_in"]) -> Float[Tensor, "batch class"]:
+    def forward(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch class"]:
         return self.classifier(self.activation(self.dense(x)))
 
 
-def make_head(choice: choices.ImageHead, d_in: int, n_classes: int) -> nn.Linear | MLPHead:
+def make_head(choice: choices.ImageHead, d_model: int, n_classes: int) -> nn.Linear | MLPHead:
     match choice:
         case choices.LinearHead():
-            return linear(d_in, n_classes)
+            return linear(d_model, n_classes)
         case choices.MLPHead():
-            return MLPHead(choice, d_in, n_classes)
+            return MLPHead(d_model, choice.d_hidden, n_classes, choice.activation)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwork import layers
-from headwork.figures import Figure, draw_absolute_codes, plot_style
+from headwork.figures import Axes, Figure, draw_absolute_codes, plot_style
 from headwork.figures.heads import draw_position_head
 from headwork.functional import gelu as gelu
 from headwork.functional import gelu_tanh as gelu_tanh
@@ -19,6 +19,7 @@ from headwork.public import PublicNames
 
 N_ACROSS = 5
 """Heads drawn side by side."""
+WHAT_IS_DRAWN = "x: the query; solid: 50 %, dashed: 90 % of the attention weight"
 BERT_EPS = 1e-12
 """Of the layer norms of BERT."""
 
@@ -80,26 +81,33 @@ def visualize_rel_positional_embedding(embedding: layers.RelativePositionalEmbed
     >>> embedding = RelativePositionalEmbedding((4, 5), torch.zeros(3, 2), torch.ones(3))
     >>> figure = visualize_rel_positional_embedding(embedding)
     """
+    n_across = min(len(embedding.alpha), N_ACROSS)
+    n_down = math.ceil(len(embedding.alpha) / n_across)
+    with plot_style():
+        figure = Figure(figsize=(1.9 * n_across, 2.3 * n_down + 0.3), layout="constrained")
+        axes = list(figure.subplots(n_down, n_across, squeeze=False).flat)
+        _draw_heads(axes, embedding)
+        for ax in axes[len(embedding.alpha) :]:
+            ax.set_axis_off()
+        figure.supxlabel(WHAT_IS_DRAWN, fontsize=8)
+    return figure
+
+
+def _draw_heads(axes: Sequence[Axes], embedding: layers.RelativePositionalEmbedding) -> None:
+    """The weights of each head, from the pixel in the middle, under its Delta and alpha."""
     weights = weights_of(embedding)
     middle = weights.shape[1] // 2, weights.shape[2] // 2
-    n_across = min(len(weights), N_ACROSS)
-    n_down = math.ceil(len(weights) / n_across)
-    with plot_style():
-        figure = Figure(figsize=(1.9 * n_across, 2.0 * n_down + 0.3), layout="constrained")
-        for head, ax in enumerate(figure.subplots(n_down, n_across, squeeze=False).flat):
-            if head >= len(weights):
-                ax.set_axis_off()
-                continue
-            draw_position_head(ax, weights[head][middle], middle)
-            ax.set(title=f"head {head}, alpha = {embedding.alpha[head].item():g}", xticks=[], yticks=[])
-        figure.supxlabel("x: the query; solid: 50 %, dashed: 90 % of the attention weight", fontsize=8)
-    return figure
+    shifts = embedding.delta if isinstance(embedding, RelativePositionalEmbedding) else -embedding.centre
+    for head, (row, column) in enumerate(shifts.tolist()):
+        draw_position_head(axes[head], weights[head][middle], middle)
+        title = f"Delta = ({row + 0.0:.3g}, {column + 0.0:.3g})\nalpha = {embedding.alpha[head].item():.3g}"
+        axes[head].set(title=title, xticks=[], yticks=[])
 
 
 def verify_limit(
     delta: tuple[int, int] = (1, -2), grid: tuple[int, int] = (9, 9), n_alphas: int = 40
 ) -> tuple[Figure, Float[Tensor, "alpha key_row key_column"]]:
-    """2(a): equation (13) drawn from the class itself: the weights of one query, by alpha.
+    """2(a): equation (13) drawn from the class itself: pictures for some alphas, and the weights of one query by alpha.
 
     `delta` is the sheet's Delta = q - k, as in `RelativePositionalEmbedding`: the key is the query minus it.
 
@@ -115,8 +123,12 @@ def verify_limit(
     embedding = RelativePositionalEmbedding(grid, delta, alphas).double()
     weights = weights_of(embedding)[:, middle[0], middle[1]]
     with plot_style():
-        figure = Figure(figsize=(5.5, 3.2), layout="constrained")
-        ax = figure.subplots()
+        figure = Figure(figsize=(7.6, 5.8), layout="constrained")
+        some = alphas[:: math.ceil(n_alphas / N_ACROSS)]
+        places = figure.add_gridspec(2, len(some))
+        pictures = [figure.add_subplot(places[0, column]) for column in range(len(some))]
+        _draw_heads(pictures, RelativePositionalEmbedding(grid, delta, some).double())
+        ax = figure.add_subplot(places[1, :])
         others = weights.clone()
         others[:, target[0], target[1]] = 0
         ax.semilogx(alphas.numpy(), weights[:, target[0], target[1]].numpy(), color="black", label="delta = Delta")

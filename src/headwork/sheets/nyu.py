@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from headwork import layers
 from headwork.checks import check_divides
+from headwork.models.vision_transformer import MLPHead as MLPHead
 from headwork.public import PublicNames
 
 
@@ -33,20 +34,6 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "t query"]:
         out: Tensor = self.attention(q.mT[None], k.mT[None], values=v.mT[None])
         return out[0].mT
-
-
-class MLPHead(nn.Sequential):
-    """1.5(c): from the vector of an image to the scores of the classes, through a hidden layer.
-
-    `model.classifier = MLPHead(d_model, d_hidden, n_classes)` puts it on a `VisionTransformer`, whose own is one linear
-    map: what the ViT paper has for fine-tuning, while it trains with a hidden layer and tanh.
-
-    >>> MLPHead(8, 16, n_classes=10)(torch.randn(2, 8)).shape
-    torch.Size([2, 10])
-    """
-
-    def __init__(self, d_model: int, d_hidden: int, n_classes: int) -> None:
-        super().__init__(nn.Linear(d_model, d_hidden), nn.Tanh(), nn.Linear(d_hidden, n_classes))
 
 
 __dir__ = PublicNames(__name__)

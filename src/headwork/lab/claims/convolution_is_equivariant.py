@@ -195,9 +195,9 @@ CLAIM = Claim(
     "mean over the images.",
     errata=(
         Erratum(
-            where="1.5(a) and 1.5(d), convolutions",
-            printed="translation invariance",
-            right="translation equivariance (as the sheet itself says a bullet later); pooling makes it invariant",
+            where="1.5(d), convolutions",
+            printed="strong inductive biases like locality and translation invariance",
+            right="translation equivariance, as 1.5(a) calls it; pooling makes it invariant",
             measured=lambda result: (
                 f"An image moved by {result.setup.shifts[-1]} pixels changes the output of a convolution by "
                 f"{result.invariance[-1, 0]:.2f} of its square; against the moved output the largest difference is "

@@ -93,12 +93,12 @@ def _plain(name: str) -> str:
 
 
 def is_question(name: str) -> bool:
-    """Whether a name is that of a question, and not of a claim.
+    """Whether a name is meant as a question and not as a claim: a sheet, or several words, which no claim's name has.
 
-    >>> is_question("ETH 2(e)"), is_question("temperature")
-    (True, False)
+    >>> is_question("ETH"), is_question("MIT 1"), is_question("temperature")
+    (True, True, False)
     """
-    return any(f"{name.upper()} ".startswith(f"{sheet} ") for sheet in SHEETS)
+    return " " in name or any(name.upper() in (sheet, sheet.split()[0]) for sheet in SHEETS)
 
 
 def describe_question(question: Question) -> str:
@@ -146,4 +146,4 @@ def _links(question: Question) -> Iterator[str]:
     for label in question.claims:
         yield f"[{label.name}]({label.name}.md)"
     if question.where:
-        yield question.where
+        yield re.sub(r"docs/([\w.-]+)(#[\w-]+)?", r"[docs/\1](../\1\2)", question.where)

@@ -39,7 +39,8 @@ QUESTIONS = (
     (
         "2(a) (iii)",
         "The same with k heads.",
-        "At most (k + 1)^n, reached by heads that look h (k + 1)^l tokens back; kn + 1 if all layers look alike.",
+        "At most (k + 1)^n, reached by heads that look h (k + 1)^l tokens back. If all layers look alike, at most "
+        "C(n + k, k), the ways to add up n distances of k and 0; kn + 1 if the distances are 1 to k.",
         "",
     ),
     (

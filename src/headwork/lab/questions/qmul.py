@@ -19,10 +19,12 @@ QUESTIONS = (
     (
         "2.2",
         "Three applications.",
-        "Image classification: 98.6 % of new digits (three seeds). Translation: 100.0 % of unseen dates written as "
-        "2026-11-16. Sentiment: 84.3 % of reviews, where counting words reaches 88.9 %: a small Transformer from "
-        "scratch brings no higher precision there (docs/results.md).",
-        "`headwork train digits-vit`, `headwork train dates`, `headwork train reviews-encoder`",
+        "Image classification: 90.5 % of the test images of CIFAR-10. Translation from English to German: BLEU 38.6 on "
+        "Multi30k. Sentiment: a small Transformer from scratch gets 83.1 % of the phrases of SST-2 right, counting "
+        "words 83.3 %, and a pretrained Transformer 90.4 %: the gain comes from the text that it has read before.",
+        "`headwork train cifar10-vit`, `headwork train multi30k`, `headwork train sst2-encoder`; "
+        "docs/results.md#recipes; without a download: `headwork train digits-vit`, `headwork train dates`, "
+        "`headwork train reviews-encoder`",
     ),
     (
         "2.3",
@@ -42,10 +44,9 @@ QUESTIONS = (
     (
         "3(2)",
         "Curves of accuracy and loss for 10, 30 and 50 epochs.",
-        "The training loss keeps falling; images that were held out follow less and less, and the gap grows. Three "
-        "runs of "
-        "their own, two curves each.",
-        "`headwork train digits-vit --epochs 10` (30, 50)",
+        "The training loss keeps falling, the loss on held-out images stops: 0.72, 0.53, 0.52 against 0.26, 0.13, 0.13 "
+        "after 10, 30 and 50 epochs (seed 0; label smoothing keeps the first above 0.5). Three runs, two curves each.",
+        "`headwork train digits-vit --epochs 10` (30, 50); docs/results.md#10-30-and-50-epochs",
         "on digits: the notebook's data are not at hand",
     ),
 )
