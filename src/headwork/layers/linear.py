@@ -28,6 +28,19 @@ def linear(d_in: int, d_out: int, *, bias: bool = True) -> nn.Linear:
     return layer
 
 
+def normal(*shape: int, spread: float) -> nn.Parameter:
+    """Weights that start at random around 0.
+
+    A model that is built without numbers, for those of a file, draws none: on the meta device PyTorch would load its
+    compiler for it, which takes a second.
+
+    >>> normal(3, 2, spread=0.02).shape
+    torch.Size([3, 2])
+    """
+    empty = torch.empty(shape)
+    return nn.Parameter(empty if empty.is_meta else torch.randn(shape) * spread)
+
+
 class HeadwiseLinear(nn.Module):
     """A linear map for each slice of the features: head i sees X_i = X[:, i d : (i + 1) d] and nothing else.
 
