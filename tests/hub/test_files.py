@@ -182,7 +182,20 @@ def test_two_weights_from_one_tensor_of_the_file_have_memory_of_their_own(tmp_pa
 @pytest.mark.slow
 def test_opening_a_folder_does_not_load_the_compiler(tmp_path: Path) -> None:
     """PyTorch does for most operations on the meta device, which takes longer than to open the folder."""
-    for name in ("gpt2", "llama", "gpt-neox", "phi3", "gemma2", "roberta", "distilbert", "t5", "bart", "vit"):
+    for name in (
+        "gpt2",
+        "llama",
+        "gpt-neox",
+        "phi3",
+        "gemma2",
+        "roberta",
+        "distilbert",
+        "t5",
+        "bart",
+        "marian",
+        "vit",
+        "deit",
+    ):
         CHECKPOINTS[name].save(tmp_path / name)
         save(load_pretrained(tmp_path / name), tmp_path / f"own-{name}")
     code = (
