@@ -189,8 +189,8 @@ import re, sys, time, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")
 if sys.argv[1] == "headwork":
-    import headwork.hub as hub
-    load = hub.load_pretrained
+    import headwork.hub
+    load = headwork.hub.load
 else:
     import transformers
     load = transformers.GPT2LMHeadModel.from_pretrained
@@ -204,14 +204,27 @@ print(wall, cpu, (most() - before) / 1024)
 """
 
 
-def loading(folder: Path) -> None:
-    size = (folder / "model.safetensors").stat().st_size / 2**20
+def loading(clock: Callable[[], float], options: argparse.Namespace, folder: Path) -> None:
+    """A folder of Hugging Face's and one of our own, each in a process of its own; of the turns the medians."""
+    theirs, own = folder / "theirs", folder / "own"
+    transformers.GPT2LMHeadModel(transformers.GPT2Config()).save_pretrained(theirs)
+    hw.save(hw.hub.load_pretrained(theirs), own)
+    size = (own / "model.safetensors").stat().st_size / 2**20
     print(f"\nloading {size:.0f} MiB of safetensors, in a process of its own")
-    for who in ("headwork", "transformers"):
-        command = [sys.executable, "-c", LOADER, who, str(folder)]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-3:]
-        wall, cpu, more = map(float, said)
-        print(f"  {who:<30} {wall:6.2f} s ({cpu:.2f} s of processor)   memory grew by {more / size:.2f}x the file")
+    ways = {
+        "headwork, Hugging Face's folder": ("headwork", theirs),
+        "headwork, its own folder": ("headwork", own),
+        "transformers": ("transformers", theirs),
+    }
+    said: dict[str, list[list[float]]] = {way: [] for way in ways}
+    for _ in range(options.turns):
+        for way, (who, path) in ways.items():
+            command = [sys.executable, "-c", LOADER, who, str(path)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            said[way].append([float(number) for number in done.stdout.split()[-3:]])
+    for way, turns in said.items():
+        wall, cpu, more = map(statistics.median, zip(*turns, strict=True))
+        print(f"  {way:<32} {wall:6.2f} s ({cpu:.2f} s of processor)   memory grew by {more / size:.2f}x the file")
 
 
 def generation(clock: Callable[[], float], options: argparse.Namespace, folder: Path) -> None:
@@ -242,7 +255,6 @@ def generation(clock: Callable[[], float], options: argparse.Namespace, folder: 
         "headwork 4 bits": lambda: generate(of_4_bits, long, max_new_tokens=1),
     }
     take_turns(f"a prompt of {N_LONG} tokens", runs, options.turns, clock)
-    loading(folder)
     single_tokens({"headwork float32": ours, "headwork int8": quantised, "headwork 4 bits": of_4_bits}, theirs, options)
 
 
@@ -335,7 +347,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=sorted(CLOCKS), default="wall")
-    parser.add_argument("--only", choices=["generation", "encoders", "families"])
+    parser.add_argument("--only", choices=["generation", "encoders", "families", "loading"])
     parser.add_argument("--family", action="append", choices=list(FAMILIES))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -346,7 +358,7 @@ def main() -> None:
     print(f"{platform.machine()}, {options.threads} threads, torch {torch.__version__}, {options.clock} time,")
     print(f"transformers {transformers.__version__}, best of {options.turns} turns")
     print(f"load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    for part in (generation, encoders, families):
+    for part in (generation, encoders, families, loading):
         if options.only in (None, part.__name__):
             with tempfile.TemporaryDirectory() as folder:
                 part(CLOCKS[options.clock], options, Path(folder))
