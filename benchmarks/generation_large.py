@@ -97,7 +97,7 @@ FAMILIES: dict[str, tuple[str, dict[str, object]]] = {
     ),
     "T5 base": (
         "T5ForConditionalGeneration",
-        {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
+        {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12} | {"decoder_start_token_id": 0},
     ),
     "BART base": (
         "BartForConditionalGeneration",
