@@ -5,12 +5,16 @@ weights, and beside them the bare products of one token, which nothing that read
 of a prompt, encoders, image models, and the loading of the file. All take turns in one process; the figure is the best
 turn.
 
+`--only families` writes text with decoders of all families beside Hugging Face's `generate`, and prints the medians of
+all turns as a table; `--family` picks some of them.
+
 On a machine that others keep busy, `--clock cpu --threads 1` counts the time of the processor instead.
 """
 
 import argparse
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,22 +32,102 @@ from contest import CLOCKS
 import headwork as hw
 from headwork.functional.int4 import Int4Matrix
 from headwork.functional.int8 import Int8Matrix
-from headwork.generation import generate
+from headwork.generation import generate, translate
 from headwork.generation.reading import TextReader
 from headwork.layers.linear import affine_map
 
 VOCAB, N_PROMPT, N_LONG, PASTS, N_SINGLE = 50_257, 16, 512, (48, 512), 40
 Runs = dict[str, Callable[[], object]]
+LLAMA = {
+    "vocab_size": 32_000,
+    "hidden_size": 1024,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "intermediate_size": 2816,
+}
+PLAIN = {
+    "vocab_size": 50_304,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+}
+FAMILIES: dict[str, tuple[str, dict[str, object]]] = {
+    "GPT-2 124M": ("GPT2LMHeadModel", {}),
+    "GPT-NeoX (Pythia 160M)": ("GPTNeoXForCausalLM", PLAIN),
+    "Llama": ("LlamaForCausalLM", LLAMA),
+    "SmolLM2 135M": (
+        "LlamaForCausalLM",
+        {
+            "vocab_size": 49_152,
+            "hidden_size": 576,
+            "num_hidden_layers": 30,
+            "num_attention_heads": 9,
+            "num_key_value_heads": 3,
+            "intermediate_size": 1536,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "SmolLM2 360M": (
+        "LlamaForCausalLM",
+        {
+            "vocab_size": 49_152,
+            "hidden_size": 960,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 15,
+            "num_key_value_heads": 5,
+            "intermediate_size": 2560,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "Mistral": ("MistralForCausalLM", LLAMA),
+    "Qwen2": ("Qwen2ForCausalLM", LLAMA),
+    "Qwen3": ("Qwen3ForCausalLM", LLAMA | {"head_dim": 128}),
+    "Phi": ("PhiForCausalLM", PLAIN),
+    "Phi-3": ("Phi3ForCausalLM", LLAMA | {"pad_token_id": 0}),
+    "Gemma": ("GemmaForCausalLM", LLAMA | {"head_dim": 64}),
+    "Gemma 2": ("Gemma2ForCausalLM", LLAMA | {"head_dim": 64}),
+    "Gemma 3": ("Gemma3ForCausalLM", LLAMA | {"head_dim": 64}),
+    "OLMo 2": ("Olmo2ForCausalLM", LLAMA | {"pad_token_id": 0}),
+    "Falcon": ("FalconForCausalLM", {n: PLAIN[n] for n in PLAIN if n != "intermediate_size"} | {"vocab_size": 65_024}),
+    "Mixtral": (
+        "MixtralForCausalLM",
+        LLAMA | {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 1024, "num_local_experts": 8},
+    ),
+    "T5 base": (
+        "T5ForConditionalGeneration",
+        {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12} | {"decoder_start_token_id": 0},
+    ),
+    "BART base": (
+        "BartForConditionalGeneration",
+        {f"{part}_{of}": n for part in ("encoder", "decoder") for of, n in (("layers", 6), ("attention_heads", 12))}
+        | {"d_model": 768, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072},
+    ),
+    "Marian (OPUS)": (
+        "MarianMTModel",
+        {f"{part}_{of}": n for part in ("encoder", "decoder") for of, n in (("layers", 6), ("attention_heads", 8))}
+        | {"vocab_size": 58_101, "d_model": 512, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
+        | {"pad_token_id": 58_100, "decoder_start_token_id": 58_100, "scale_embedding": True},
+    ),
+}
+"""A class of transformers, and settings for a model of 70 to 360 million weights."""
 
 
-def take_turns(title: str, runs: Runs, n_turns: int, clock: Callable[[], float], per: int = 1) -> dict[str, float]:
-    """The best time of each in seconds; the ratios are to Hugging Face's."""
-    best = dict.fromkeys(runs, float("inf"))
+def time_turns(runs: Runs, n_turns: int, clock: Callable[[], float]) -> dict[str, list[float]]:
+    """The seconds of each in every turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(n_turns):
         for name, run in runs.items():
             start = clock()
             run()
-            best[name] = min(best[name], clock() - start)
+            seconds[name].append(clock() - start)
+    return seconds
+
+
+def take_turns(title: str, runs: Runs, n_turns: int, clock: Callable[[], float], per: int = 1) -> dict[str, float]:
+    """The best time of each in seconds; the ratios are to Hugging Face's."""
+    best = {name: min(seconds) for name, seconds in time_turns(runs, n_turns, clock).items()}
     theirs = best.get("Hugging Face", next(iter(best.values())))
     print(f"\n{title}")
     for name, seconds in best.items():
@@ -105,8 +189,8 @@ import re, sys, time, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")
 if sys.argv[1] == "headwork":
-    import headwork.hub as hub
-    load = hub.load_pretrained
+    import headwork.hub
+    load = headwork.hub.load
 else:
     import transformers
     load = transformers.GPT2LMHeadModel.from_pretrained
@@ -120,14 +204,27 @@ print(wall, cpu, (most() - before) / 1024)
 """
 
 
-def loading(folder: Path) -> None:
-    size = (folder / "model.safetensors").stat().st_size / 2**20
+def loading(clock: Callable[[], float], options: argparse.Namespace, folder: Path) -> None:
+    """A folder of Hugging Face's and one of our own, each in a process of its own; of the turns the medians."""
+    theirs, own = folder / "theirs", folder / "own"
+    transformers.GPT2LMHeadModel(transformers.GPT2Config()).save_pretrained(theirs)
+    hw.save(hw.hub.load_pretrained(theirs), own)
+    size = (own / "model.safetensors").stat().st_size / 2**20
     print(f"\nloading {size:.0f} MiB of safetensors, in a process of its own")
-    for who in ("headwork", "transformers"):
-        command = [sys.executable, "-c", LOADER, who, str(folder)]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-3:]
-        wall, cpu, more = map(float, said)
-        print(f"  {who:<30} {wall:6.2f} s ({cpu:.2f} s of processor)   memory grew by {more / size:.2f}x the file")
+    ways = {
+        "headwork, Hugging Face's folder": ("headwork", theirs),
+        "headwork, its own folder": ("headwork", own),
+        "transformers": ("transformers", theirs),
+    }
+    said: dict[str, list[list[float]]] = {way: [] for way in ways}
+    for _ in range(options.turns):
+        for way, (who, path) in ways.items():
+            command = [sys.executable, "-c", LOADER, who, str(path)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            said[way].append([float(number) for number in done.stdout.split()[-3:]])
+    for way, turns in said.items():
+        wall, cpu, more = map(statistics.median, zip(*turns, strict=True))
+        print(f"  {way:<32} {wall:6.2f} s ({cpu:.2f} s of processor)   memory grew by {more / size:.2f}x the file")
 
 
 def generation(clock: Callable[[], float], options: argparse.Namespace, folder: Path) -> None:
@@ -158,7 +255,6 @@ def generation(clock: Callable[[], float], options: argparse.Namespace, folder: 
         "headwork 4 bits": lambda: generate(of_4_bits, long, max_new_tokens=1),
     }
     take_turns(f"a prompt of {N_LONG} tokens", runs, options.turns, clock)
-    loading(folder)
     single_tokens({"headwork float32": ours, "headwork int8": quantised, "headwork 4 bits": of_4_bits}, theirs, options)
 
 
@@ -176,6 +272,53 @@ def single_tokens(models: dict[str, hw.models.Decoder], theirs: torch.nn.Module,
             past = theirs(ids, use_cache=True).past_key_values
         runs["Hugging Face"] = torch.inference_mode()(partial(theirs, ids[:, :1], past_key_values=past, use_cache=True))
         take_turns(f"one token after {n_past}", runs, N_SINGLE, clock)
+
+
+def families(clock: Callable[[], float], options: argparse.Namespace, folder: Path) -> None:
+    """Greedy text from random weights; the time of a step has its share of the prompt or the source in it."""
+    n_new = options.tokens
+    print(f"\n{n_new} tokens after {N_PROMPT}, the median of {options.turns} turns; above 1x is faster")
+    print("| | millions of weights | batch | headwork, ms a step | Hugging Face | |\n|---|---|---|---|---|---|")
+    for name, (kind, settings) in FAMILIES.items():
+        if options.family and name not in options.family:
+            continue
+        model = getattr(transformers, kind)
+        # No token ends a text, so that both write equally long ones.
+        theirs = model(model.config_class(**settings)).eval()
+        with tempfile.TemporaryDirectory(dir=folder) as of_family:
+            theirs.save_pretrained(of_family)
+            ours = hw.hub.load_pretrained(of_family)
+        theirs.generation_config.eos_token_id = theirs.generation_config.forced_eos_token_id = None
+        n_weights = sum(parameter.numel() for parameter in theirs.parameters()) / 1e6
+        for batch in (1, 4):
+            ids = torch.randint(5, 1000, (batch, N_PROMPT))
+            runs = beside_hugging_face(ours, theirs, ids, n_new)
+            lengths = {who: run().shape[1] for who, run in runs.items()}
+            assert set(lengths.values()) == {n_new}, lengths
+            ms = {
+                who: 1e3 / n_new * statistics.median(seconds)
+                for who, seconds in time_turns(runs, options.turns, clock).items()
+            }
+            of_us, of_them = ms.values()
+            row = f"| {name} | {n_weights:.0f} | {batch} | {of_us:.1f} | {of_them:.1f} | {of_them / of_us:.2f}x |"
+            print(row, flush=True)
+
+
+def beside_hugging_face(
+    ours: torch.nn.Module, theirs: torch.nn.Module, ids: torch.Tensor, n_new: int
+) -> dict[str, Callable[[], torch.Tensor]]:
+    """The new tokens of both, greedily."""
+    options = {"attention_mask": torch.ones_like(ids), "do_sample": False, "num_beams": 1, "pad_token_id": 0}
+    n_first = 1 if theirs.config.is_encoder_decoder else N_PROMPT
+    if theirs.config.is_encoder_decoder:
+        begin = theirs.generation_config.decoder_start_token_id
+        write = partial(translate, ours, ids, max_new_tokens=n_new, begin=begin, end=None)
+    else:
+        write = partial(generate, ours, ids, max_new_tokens=n_new)
+    return {
+        "headwork": write,
+        "Hugging Face": lambda: theirs.generate(ids, max_new_tokens=n_new, **options)[:, n_first:],
+    }
 
 
 def encoders(clock: Callable[[], float], options: argparse.Namespace, folder: Path) -> None:
@@ -204,16 +347,18 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=sorted(CLOCKS), default="wall")
-    parser.add_argument("--only", choices=["generation", "encoders"])
+    parser.add_argument("--only", choices=["generation", "encoders", "families", "loading"])
+    parser.add_argument("--family", action="append", choices=list(FAMILIES))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     print(f"{platform.machine()}, {options.threads} threads, torch {torch.__version__}, {options.clock} time,")
     print(f"transformers {transformers.__version__}, best of {options.turns} turns")
     print(f"load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    for part in (generation, encoders):
+    for part in (generation, encoders, families, loading):
         if options.only in (None, part.__name__):
             with tempfile.TemporaryDirectory() as folder:
                 part(CLOCKS[options.clock], options, Path(folder))

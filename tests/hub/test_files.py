@@ -1,6 +1,8 @@
 """What folders look like beside those that transformers writes today: old names, copies, pickles, 16 bits."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from headwork.hub import is_pretrained, load_pretrained, save_pretrained
+from headwork.hub.names import Names
+from headwork.hub.pretrained import read_tensors
+from headwork.hub.weights import open_weights
 from headwork.models import Decoder, Encoder
+from headwork.storage import save
 
 from .checkpoints import CHECKPOINTS
 
@@ -153,13 +159,53 @@ def test_nothing_else_changes(name: str, tmp_path: Path) -> None:
     assert (tmp_path / WEIGHTS).read_bytes() == before
 
 
-def test_the_file_may_be_written_over_while_the_model_lives(tmp_path: Path) -> None:
+def test_the_file_may_be_replaced_while_the_model_lives(tmp_path: Path) -> None:
+    """By another one of its name, as libraries write safetensors: the model keeps the old one."""
     CHECKPOINTS["llama"].save(tmp_path)
     model = load_pretrained(tmp_path)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    (tmp_path / WEIGHTS).write_bytes(b"")
+    (tmp_path / "new").write_bytes(b"")
+    (tmp_path / "new").replace(tmp_path / WEIGHTS)
     assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
-    assert len({tensor.untyped_storage().data_ptr() for tensor in before.values()}) == len(before)
+    assert len({p.untyped_storage().data_ptr() for p in model.parameters()}) == len(list(model.parameters()))
+
+
+def test_two_weights_from_one_tensor_of_the_file_have_memory_of_their_own(tmp_path: Path) -> None:
+    save_file({"copy": torch.ones(3)}, tmp_path / WEIGHTS)
+    names = Names({"original": "ours", "copy": "too"}, copies={"copy": "original"})
+    empty = {"ours": torch.empty(3, device="meta"), "too": torch.empty(3, device="meta")}
+    with open_weights(tmp_path) as files:
+        read = read_tensors(names, empty, files, torch.float32, tmp_path)
+    read["ours"].add_(1.0)
+    assert (read["ours"].tolist(), read["too"].tolist()) == ([2.0] * 3, [1.0] * 3)
+
+
+@pytest.mark.slow
+def test_opening_a_folder_does_not_load_the_compiler(tmp_path: Path) -> None:
+    """PyTorch does for most operations on the meta device, which takes longer than to open the folder."""
+    for name in (
+        "gpt2",
+        "llama",
+        "gpt-neox",
+        "phi3",
+        "gemma2",
+        "roberta",
+        "distilbert",
+        "t5",
+        "bart",
+        "marian",
+        "vit",
+        "deit",
+    ):
+        CHECKPOINTS[name].save(tmp_path / name)
+        save(load_pretrained(tmp_path / name), tmp_path / f"own-{name}")
+    code = (
+        "import sys, warnings; from pathlib import Path; import headwork as hw; warnings.simplefilter('ignore')\n"
+        "for folder in sorted(Path(sys.argv[1]).iterdir()):\n"
+        "    hw.load(folder)\n"
+        "    assert 'torch._dynamo' not in sys.modules, folder.name\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
 def test_which_folders_are_hugging_faces(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """`hw.load` and `hw.save` with both kinds of folders, and the tokenizer beside a model."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,13 @@ DECODER = hw.models.DecoderConfig(
     n_layers=2,
     heads=hw.choices.Heads(n_heads=3),
     feed_forward=hw.choices.FeedForward(d_ff=17, activation="gelu_tanh"),
+)
+LLAMA = replace(
+    DECODER,
+    feed_forward=hw.choices.GatedFeedForward(d_ff=17),
+    heads=hw.choices.Heads(n_heads=3, bias=False),
+    norm=hw.choices.RMSNorm(),
+    position=hw.choices.RotaryPositions(),
 )
 
 
@@ -40,6 +49,42 @@ def test_both_formats(tmp_path: Path) -> None:
         again = hw.load(tmp_path / folder)  # without a warning: both are verified
         assert again.config == model.config
         assert all(tensor.equal(model.state_dict()[name]) for name, tensor in again.state_dict().items())
+
+
+MAPS = Path("/proc/self/maps")
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="the system does not say what is mapped")
+@pytest.mark.parametrize("kind", ["headwork", "huggingface"])
+def test_weights_are_mapped_and_not_copied(tmp_path: Path, kind: str) -> None:
+    hw.save(LLAMA.build(), tmp_path / "model", format=kind)
+    model = hw.load(tmp_path / "model")
+    places = [p.data_ptr() for p in model.parameters()]
+    mapped = [line.split()[0] for line in MAPS.read_text().splitlines() if str(tmp_path / "model") in line]
+    ranges = [tuple(int(end, 16) for end in addresses.split("-")) for addresses in mapped]
+    assert all(any(start <= place < end for start, end in ranges) for place in places)
+
+
+@pytest.mark.parametrize("kind", ["headwork", "huggingface"])
+def test_what_a_model_does_with_mapped_weights_is_its_own_affair(tmp_path: Path, kind: str) -> None:
+    """It is trained, quantised, and written where it was: neither the file nor another model from it changes."""
+    folder, ids = tmp_path / "model", torch.tensor([[3, 1, 4, 1, 5]])
+    hw.save(LLAMA.build(), folder, format=kind)
+    data = (folder / "model.safetensors").read_bytes()
+    model, other = hw.load(folder), hw.load(folder)
+    before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
+    optimizer = torch.optim.AdamW(model.train().parameters(), lr=0.1)
+    model(ids).square().mean().backward()
+    optimizer.step()
+    hw.quantize(model.eval())(ids)
+    assert not any(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
+    assert all(tensor.equal(before[name]) for name, tensor in other.state_dict().items())
+    assert (folder / "model.safetensors").read_bytes() == data
+    shutil.rmtree(folder)
+    hw.save(model, folder, format=kind)
+    again = hw.load(folder).state_dict()
+    assert all(tensor.equal(again[name]) for name, tensor in model.state_dict().items())
+    assert all(tensor.equal(before[name]) for name, tensor in other.state_dict().items())
 
 
 @pytest.mark.usefixtures("as_users_run_it")

@@ -51,6 +51,24 @@ def test_the_number_of_blocks_changes_nothing(n_blocks, n_tokens):
     assert block_map(layer.weight, layer.bias, n_blocks)(x).is_contiguous()
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("n_tokens", [1, 2, FEW_TOKENS])
+def test_every_token_is_given_to_the_product_as_a_column_without_gaps(monkeypatch, n_tokens, bias):
+    """Whatever its strides are: by other strides of the same numbers MKL takes five times as long."""
+    layer, n_blocks, seen = random_map(D_OUT, bias), 4, []
+    product = torch.baddbmm if bias else torch.bmm
+    spy = lambda *tensors: seen.append(tensors[-1].stride()) or product(*tensors)  # noqa: E731
+    monkeypatch.setattr(torch, product.__name__, spy)
+    mapped = block_map(layer.weight, layer.bias, n_blocks)
+    x = torch.randn(n_tokens, D_IN, dtype=torch.float64)
+    by_columns = torch.empty_strided(x.shape, (1, n_tokens), dtype=x.dtype).copy_(x)  # of one token: (1, 1)
+    assert by_columns.stride() == (1, n_tokens)
+    for given in (x, by_columns, torch.cat([x, x], dim=1)[:, :D_IN]):
+        torch.testing.assert_close(mapped(given), layer(x))
+        assert_same(mapped, layer, given)
+    assert set(seen) == {(0, 1, D_IN)}
+
+
 def test_blocks_are_views_of_the_weights(on_amd):
     layer = random_map(D_OUT, bias=True)
     mapped, x = affine(layer), torch.randn(1, D_IN, dtype=torch.float64)

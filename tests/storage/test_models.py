@@ -31,6 +31,43 @@ def test_round_trip(tmp_path: Path, name: str) -> None:
         assert torch.equal(loaded.state_dict()[key], tensor)
 
 
+def test_no_random_numbers_are_drawn_for_weights_from_a_file(tmp_path: Path) -> None:
+    save(published("digits-vit").build(), tmp_path / "model")
+    state = torch.get_rng_state()
+    load(tmp_path / "model")
+    assert torch.get_rng_state().equal(state)
+
+
+class Remembering(nn.Module):
+    """Keeps its first numbers, in no state dict."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.weight = nn.Parameter(torch.ones(width))
+        self.first = self.weight.detach().clone()
+
+
+def test_a_class_of_ones_own_is_built_with_numbers(tmp_path: Path) -> None:
+    model = Remembering(3)
+    with torch.no_grad():
+        model.weight.fill_(2)
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model", classes=[Remembering])
+    assert isinstance(again, Remembering)
+    assert (again.weight.tolist(), again.first.tolist()) == ([2.0] * 3, [1.0] * 3)
+
+
+def test_a_model_that_is_filled_keeps_its_memory(tmp_path: Path) -> None:
+    """An optimiser may know its parameters."""
+    save(Remembering(3), tmp_path / "model")
+    model = Remembering(3)
+    weight, place = model.weight, model.weight.data_ptr()
+    load(tmp_path / "model", classes=[Remembering], model=model)
+    assert model.weight is weight
+    assert weight.data_ptr() == place
+
+
 def test_the_shape_of_the_folder(tmp_path: Path) -> None:
     hw.save(published("digits-vit").build(), tmp_path / "model")
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [

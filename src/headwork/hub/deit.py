@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headwork import choices
 from headwork.hub.family import Family
-from headwork.hub.names import Alternative, Names, Table
+from headwork.hub.names import Alternative, Names, Table, joined
 from headwork.hub.settings import Settings
 from headwork.hub.vit import TABLE, read_vit, write_vit
 from headwork.models import VisionTransformerConfig
@@ -27,7 +27,7 @@ class TokensAndPositions:
     def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
         first, second, table = ours
         flat = table.flatten(0, 1)
-        return [first[None, None], second[None, None], torch.cat([torch.zeros_like(flat[:2]), flat])[None]]
+        return [first[None, None], second[None, None], joined([torch.zeros_like(flat[:2]), flat])[None]]
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ def load(
 
     `classes` are your own, which a folder of ours may name and only you can pass; `model` is filled instead of building
     one. See `headwork.hub.load_pretrained` for what is read of Hugging Face's folders.
+
+    The weights are mapped from the file: while the model lives, replace or delete the file, but do not write into it.
     """
     folder = find_folder(folder)
     if not is_pretrained(folder):

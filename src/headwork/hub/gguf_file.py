@@ -112,7 +112,7 @@ class _InGguf:
         self.shape = tuple(int(size) for size in reversed(tensor.shape))
         self._tensor, self._path = tensor, path
 
-    def read(self) -> Tensor:
+    def read(self, *, keep: bool = False) -> Tensor:
         """The numbers that the few bits stand for."""
         import gguf
 

@@ -59,7 +59,7 @@ class Transposed:
         return list(torch.split(_transpose(theirs[0]), [len(tensor) for tensor in like]))
 
     def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
-        return [_transpose(torch.cat(list(ours)))]
+        return [_transpose(joined(ours))]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class LaterRows:
         return [theirs[0][self.n_unused :]]
 
     def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
-        return [torch.cat([ours[0].new_zeros(self.n_unused, ours[0].shape[1]), ours[0]])]
+        return [joined([ours[0].new_zeros(self.n_unused, ours[0].shape[1]), ours[0]])]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class SideBySide:
         return list(torch.split(theirs[0], [len(tensor) for tensor in like]))
 
     def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
-        return [torch.cat(list(ours))]
+        return [joined(ours)]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class GroupedHeads:
 
     def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
         by_group = [tensor.reshape(self.n_groups, -1, *tensor.shape[1:]) for tensor in ours]
-        return [torch.cat(by_group, dim=1).flatten(0, 1)]
+        return [joined(by_group, dim=1).flatten(0, 1)]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class OneLess:
         return [theirs[0].to(torch.promote_types(theirs[0].dtype, torch.float32)) + 1]
 
     def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
-        return [ours[0] - 1]
+        return [ours[0].clone().sub_(1)]
 
 
 @dataclass(frozen=True)
@@ -278,6 +278,16 @@ def _pattern(name: str) -> str:
 
 def _fill(names: tuple[str, ...], found: re.Match[str]) -> tuple[str, ...]:
     return tuple(name.replace("{i}", found.groupdict().get("i") or "") + found["tail"] for name in names)
+
+
+def joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """`torch.cat`; of tensors on the meta device without it: for them PyTorch would load its compiler, for a second."""
+    first = tensors[0]
+    if not first.is_meta:
+        return torch.cat(list(tensors), dim=dim)
+    shape = list(first.shape)
+    shape[dim] = sum(tensor.shape[dim] for tensor in tensors)
+    return first.new_empty(shape)
 
 
 def _transpose(tensor: Tensor) -> Tensor:

@@ -19,13 +19,13 @@ from headwork.hub.download import find_folder
 from headwork.hub.families import FAMILIES, find_family, with_model_type
 from headwork.hub.family import NO_PLACE, Family
 from headwork.hub.gguf_file import GgufFile, is_gguf
-from headwork.hub.names import Names
+from headwork.hub.names import Names, Same
 from headwork.hub.sentences import with_pooling
 from headwork.hub.settings import class_name, split_class
 from headwork.hub.weights import SAFETENSORS, Stored, has_weights, open_weights, read_json
 from headwork.models import Description, describe
 from headwork.storage import new_folder, sealed_json, verify
-from headwork.storage.models import CONFIG, explain_config
+from headwork.storage.models import CONFIG, explain_config, has_all_numbers, is_finite
 
 MANIFEST = "manifest.json"
 OLD_HEADS = {"WithLMHeadModel": "ForConditionalGeneration"}
@@ -186,7 +186,7 @@ def widest(tensors: Iterable[Stored]) -> torch.dtype:
 
 def with_buffers(config: Any, empty: nn.Module, dtype: torch.dtype) -> nn.Module:
     """A model that waits for its weights: the empty one, or a whole one if it computes tables that no file has."""
-    if all(name in empty.state_dict() for name, _ in empty.named_buffers()):
+    if has_all_numbers(empty):
         return empty
     default = torch.get_default_dtype()
     with torch.random.fork_rng(devices=[]):
@@ -200,21 +200,24 @@ def with_buffers(config: Any, empty: nn.Module, dtype: torch.dtype) -> nn.Module
 def read_tensors(
     names: Names, ours: Mapping[str, Tensor], files: Mapping[str, Stored], dtype: torch.dtype, folder: Path
 ) -> dict[str, Tensor]:
-    """Our tensors, one after the other, each in this precision."""
+    """Our tensors, one after the other, each in this precision; those that are the same in the file are not copied."""
     read: dict[str, Tensor] = {}
+    kept: set[str] = set()
     problems = []
     for match in names.matches(ours):
         found = [names.find(name, files) or name for name in match.theirs]
-        theirs = [files[name].read() for name in found]
+        keep = isinstance(match.rule, Same) and files[found[0]].dtype == dtype and found[0] not in kept
+        kept |= {*found} if keep else set()
+        theirs = [files[name].read(keep=keep) for name in found]
         for name, in_file, tensor in zip(match.theirs, found, theirs, strict=True):
             for copy in names.copies_in(name, files):
                 if not torch.equal(files[copy].read(), tensor):
                     problems.append(f"{copy} must be equal to {in_file}, which the model has in its place")
         made = match.rule.read(theirs, [ours[name] for name in match.ours])
         for name, tensor in zip(match.ours, made, strict=True):
-            # Copied, and only here: the file may be written over while the model lives.
-            read[name] = tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)
-        if not all(end.isfinite() for name in match.ours for end in read[name].aminmax()):
+            # A transposed view of the file would save the copy, and make every token slower.
+            read[name] = tensor if keep else tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)
+        if not all(is_finite(read[name]) for name in match.ours):
             problems.append(f"{', '.join(found)} must be finite in {str(dtype).removeprefix('torch.')}")
     if problems:
         raise ValueError(f"{folder}: " + "; ".join(problems))

@@ -9,7 +9,7 @@ from torch import Tensor
 from headwork import choices
 from headwork.hub.bert import labels
 from headwork.hub.family import Family
-from headwork.hub.names import Names, Table
+from headwork.hub.names import Names, Table, joined
 from headwork.hub.settings import Settings, write_activation
 from headwork.models import VisionTransformerConfig
 
@@ -27,7 +27,7 @@ class ClassTokenAndPositions:
     def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
         class_token, positions = ours
         flat = positions.flatten(0, 1)
-        return [class_token[None, None], torch.cat([torch.zeros_like(flat[:1]), flat])[None]]
+        return [class_token[None, None], joined([torch.zeros_like(flat[:1]), flat])[None]]
 
 
 LAYER = "vit.encoder.layer.{i}"

@@ -1,6 +1,6 @@
 """The tensors in a folder from elsewhere: safetensors, or pickles of which nothing but tensors is read.
 
-Files are mapped into memory, and each tensor is read when it is asked for.
+Files are mapped into memory, and each tensor is read when it is asked for or used.
 """
 
 from collections.abc import Iterator
@@ -36,20 +36,27 @@ class Stored(Protocol):
     def dtype(self) -> torch.dtype | None:
         """None if it is not one of `DTYPES`."""
 
-    def read(self) -> Tensor: ...
+    def read(self, *, keep: bool = False) -> Tensor:
+        """Its numbers, which may be another's too unless a model is to keep them."""
 
 
 class _InSafetensors:
-    """The file is mapped anew for each tensor, so that those before it do not stay in memory."""
+    """What a model keeps is the mapped file, privately: what the model writes there does not come into the file.
+
+    For the rest the file is mapped anew for each tensor, so that those before it do not stay in memory.
+    """
 
     def __init__(self, file: Any, name: str, path: Path) -> None:
         about = file.get_slice(name)
         self.shape, self.dtype = tuple(about.get_shape()), DTYPES.get(about.get_dtype())
-        self._name, self._path = name, path
+        self._file, self._name, self._path = file, name, path
 
-    def read(self) -> Tensor:
-        with _explain(self._path), safe_open(self._path, framework="pt") as file:
-            return file.get_tensor(self._name)
+    def read(self, *, keep: bool = False) -> Tensor:
+        with _explain(self._path):
+            if keep:
+                return self._file.get_tensor(self._name)
+            with safe_open(self._path, framework="pt") as file:
+                return file.get_tensor(self._name)
 
 
 class _InPickle:
@@ -57,8 +64,8 @@ class _InPickle:
         self.shape, self._tensor = tuple(tensor.shape), tensor
         self.dtype = tensor.dtype if tensor.dtype in DTYPES.values() else None
 
-    def read(self) -> Tensor:
-        return self._tensor
+    def read(self, *, keep: bool = False) -> Tensor:
+        return self._tensor.clone(memory_format=torch.contiguous_format) if keep else self._tensor
 
 
 @contextmanager
@@ -101,7 +108,8 @@ def _open_shards(index: Path, read: Any, stack: ExitStack) -> dict[str, Stored]:
 
 
 def _open_safetensors(path: Path, stack: ExitStack) -> dict[str, Stored]:
-    with _explain(path), safe_open(path, framework="pt") as file:
+    with _explain(path):
+        file = stack.enter_context(safe_open(path, framework="pt"))
         return {name: _InSafetensors(file, name, path) for name in file.keys()}  # noqa: SIM118  # it is no dict
 
 

@@ -14,7 +14,7 @@ from headwork.functional.embedding import look_up
 from headwork.functional.patches import channels_last, embed_patches, grid_of, patches_from_image
 from headwork.functional.processor import check_products
 from headwork.functional.soft_cap import soft_cap
-from headwork.layers.linear import OneToken, affine_map, linear
+from headwork.layers.linear import OneToken, affine_map, linear, normal
 from headwork.layers.norm import BatchNorm2d, LayerNorm
 
 
@@ -33,7 +33,7 @@ class TokenEmbedding(nn.Module):
         self.name = name
         self.scale = math.sqrt(d_model) if scaled else 1.0
         spread = 1 / math.sqrt(d_model) if scaled else 0.02
-        self.table = nn.Parameter(torch.randn(vocab, d_model) * spread)
+        self.table = normal(vocab, d_model, spread=spread)
 
     def forward(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token d_model"]:
         check_type(Tensor, "a tensor", **{self.name: ids})

@@ -28,6 +28,19 @@ def linear(d_in: int, d_out: int, *, bias: bool = True) -> nn.Linear:
     return layer
 
 
+def normal(*shape: int, spread: float) -> nn.Parameter:
+    """Weights that start at random around 0.
+
+    A model that is built without numbers, for those of a file, draws none: on the meta device PyTorch would load its
+    compiler for it, which takes a second.
+
+    >>> normal(3, 2, spread=0.02).shape
+    torch.Size([3, 2])
+    """
+    empty = torch.empty(shape)
+    return nn.Parameter(empty if empty.is_meta else torch.randn(shape) * spread)
+
+
 class HeadwiseLinear(nn.Module):
     """A linear map for each slice of the features: head i sees X_i = X[:, i d : (i + 1) d] and nothing else.
 
@@ -88,8 +101,15 @@ def block_map(weight: Float[Tensor, "d_out d_in"], bias: Float[Tensor, "d_out"] 
     d_out = len(weight)
     blocks = rearrange(weight, "(block row) d_in -> block row d_in", block=n_blocks)
     if bias is None:
-        return lambda x: torch.bmm(blocks, x.t().expand(n_blocks, -1, -1)).view(d_out, x.shape[0]).t().contiguous()
+        return lambda x: torch.bmm(blocks, _columns(x, n_blocks)).view(d_out, len(x)).t().contiguous()
     of_rows = rearrange(bias, "(block row) -> block row 1", block=n_blocks)
-    return lambda x: (
-        torch.baddbmm(of_rows, blocks, x.t().expand(n_blocks, -1, -1)).view(d_out, x.shape[0]).t().contiguous()
-    )
+    return lambda x: torch.baddbmm(of_rows, blocks, _columns(x, n_blocks)).view(d_out, len(x)).t().contiguous()
+
+
+def _columns(x: Float[Tensor, "token d_in"], n_blocks: int) -> Float[Tensor, "block d_in token"]:
+    """x^T for each block, one token after the other in memory: any other order takes MKL five times as long.
+
+    A single row may have the strides (1, 1), as `t().contiguous()` leaves it; PyTorch calls that contiguous, and MKL
+    is told the other order. `view` sets them right.
+    """
+    return x.contiguous().view(x.shape).t().expand(n_blocks, -1, -1)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from headwork import choices, masks
 from headwork.layers.attention import MultiHeadAttention
 from headwork.layers.feed_forward import FeedForward
+from headwork.layers.linear import normal
 from headwork.layers.norm import LayerNorm
 from headwork.masks import check_padding
 
@@ -44,7 +45,7 @@ class ClassTokenPooling(Pooling):
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.d_model = d_model
-        self.class_token = nn.Parameter(torch.randn(d_model) * 0.02)
+        self.class_token = normal(d_model, spread=0.02)
 
     def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch longer d_model"]:
         return torch.cat([self.class_token.expand(tokens.shape[0], 1, -1), tokens], dim=1)
@@ -72,7 +73,7 @@ class DistillationTokenPooling(ClassTokenPooling):
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
-        self.distillation_token = nn.Parameter(torch.randn(d_model) * 0.02)
+        self.distillation_token = normal(d_model, spread=0.02)
 
     def join(self, tokens: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch longer d_model"]:
         both = torch.stack([self.class_token, self.distillation_token])

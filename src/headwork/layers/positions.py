@@ -47,7 +47,7 @@ from headwork.functional.rotary import (
     yarn_attention_factor,
     yarn_frequencies,
 )
-from headwork.layers.linear import linear
+from headwork.layers.linear import linear, normal
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class LearnedPositions(Positions):
         super().__init__()
         check_positive(max_tokens=max_tokens, d_model=d_model)
         self.max_tokens, self.d_model = max_tokens, d_model
-        self.table = nn.Parameter(torch.randn(max_tokens, d_model) * 0.02)
+        self.table = normal(max_tokens, d_model, spread=0.02)
 
     def vectors(self, positions: Int[Tensor, "#batch token"], n_total: int) -> Float[Tensor, "#batch token d_model"]:
         check_length(positions, n_total, len(self.table), "learned positions")
@@ -260,7 +260,7 @@ class BucketPositions(Positions):
 
     def __init__(self, n_heads: int, *, n_buckets: int = 32, max_distance: int = 128, bidirectional: bool) -> None:
         super().__init__()
-        self.table = nn.Parameter(torch.randn(n_buckets, n_heads) * 0.02)
+        self.table = normal(n_buckets, n_heads, spread=0.02)
         self.n_heads, self.n_buckets = n_heads, n_buckets
         self.max_distance, self.bidirectional = max_distance, bidirectional
 
@@ -328,7 +328,7 @@ class LearnedShifts(RelativeShifts):
         nn.Module.__init__(self)
         check_positive(n_heads=n_heads, d_head=d_head, max_distance=max_distance)
         self.n_heads, self.max_distance = n_heads, max_distance
-        self.table = nn.Parameter(torch.randn(n_heads, 2 * max_distance + 1, d_head) * 0.02)
+        self.table = normal(n_heads, 2 * max_distance + 1, d_head, spread=0.02)
         self.shift_bias = nn.Parameter(torch.zeros(n_heads, 2 * max_distance + 1)) if biases else None
         self.query_bias = nn.Parameter(torch.zeros(n_heads, d_head)) if biases else None
 
@@ -357,7 +357,7 @@ class LearnedGrid(nn.Module):
     def __init__(self, n_rows: int, n_columns: int, d_model: int) -> None:
         super().__init__()
         self.n_rows, self.n_columns, self.d_model = n_rows, n_columns, d_model
-        self.table = nn.Parameter(torch.randn(n_rows, n_columns, d_model) * 0.02)
+        self.table = normal(n_rows, n_columns, d_model, spread=0.02)
 
     def forward(
         self, patches: Float[Tensor, "batch token d_model"], grid: tuple[int, int]

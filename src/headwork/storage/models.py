@@ -84,14 +84,18 @@ def load(
         raise ValueError(f"dtype must be one of PyTorch's, such as torch.float16, got {dtype!r}")
     folder = find_model(Path(folder))
     verify(folder, (CONFIG, WEIGHTS))
-    if model is None:
-        model = rebuild_for(folder, classes)
     # First the precision, then the numbers: through float32 those of float64 would lose digits.
-    return fill(model.to(device=device, dtype=dtype), folder).eval()
+    if model is not None:
+        return fill(model.to(device=device, dtype=dtype), folder).eval()
+    return fill(rebuild_for(folder, classes).to(dtype=dtype), folder).to(device=device).eval()
 
 
 def rebuild_for(folder: Path, classes: Iterable[type]) -> nn.Module:
-    """The model that the config of a folder describes, with fresh weights; first without memory, to see if it fits."""
+    """The model that the config of a folder describes, without numbers: first, to see if it fits.
+
+    It is built once more, with fresh weights, if the file has not all of its numbers or a class of a user's own may
+    want to see them.
+    """
     about, stored = read_json(folder / CONFIG), read_shapes(folder / WEIGHTS)
     most, n_stored = MODULES_FOR_EACH_TENSOR * len(stored) + FEWEST_MODULES, sum(map(math.prod, stored.values()))
     with explain_config(folder / CONFIG), at_most_modules(most), torch.device("meta"):
@@ -103,8 +107,17 @@ def rebuild_for(folder: Path, classes: Iterable[type]) -> nn.Module:
         raise ValueError(
             f"{folder / CONFIG}: the model must be the one of the weights beside it, got {n_before:,} weights"
         )
+    if about.get("conversions", []) == [] and not list(classes) and has_all_numbers(empty):
+        return empty
     with explain_config(folder / CONFIG), at_most_modules(most):
         return rebuild(about, classes)
+
+
+def has_all_numbers(empty: nn.Module) -> bool:
+    """Whether the state dict of a model that was built without numbers has a place for each of them."""
+    stored = empty.state_dict()
+    kept = [value for module in empty.modules() for value in vars(module).values()]
+    return all(name in stored for name, _ in empty.named_buffers()) and not any(isinstance(v, Tensor) for v in kept)
 
 
 def rebuild(about: Mapping[str, object], classes: Iterable[type] = ()) -> nn.Module:
@@ -284,12 +297,20 @@ def read_own_config(path: Path) -> dict[str, Any]:
 
 
 def fill(model: nn.Module, folder: Path) -> nn.Module:
-    """Give the model the weights in the folder: all of them, and no others."""
+    """Give the model the weights in the folder: all of them, and no others.
+
+    A model without numbers gets the mapped file itself; one that has some keeps its memory, which others may know.
+    """
     path = folder / WEIGHTS
     tensors, own = read_tensors(path), model.state_dict()
     check_tensors(tensors, own, path)
-    model.load_state_dict(tensors)
-    check_finite(own, f"{path}, in the precision that was asked for,")
+    if any(tensor.is_meta for tensor in own.values()):
+        own = {name: tensor.to(own[name].dtype) for name, tensor in tensors.items()}
+        model.load_state_dict(own, assign=True)
+    else:
+        model.load_state_dict(tensors)
+    converted = {name: tensor for name, tensor in own.items() if tensor.dtype != tensors[name].dtype}
+    check_finite(converted, f"{path}, in the precision that was asked for,")
     return model
 
 
@@ -313,8 +334,17 @@ def check_shapes(stored: Mapping[str, tuple[int, ...]], own: Mapping[str, Tensor
 
 def check_finite(tensors: Mapping[str, Tensor], what: str) -> None:
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and (tensor.dtype not in FLOATS or not tensor.isfinite().all()):
+        if tensor.is_floating_point() and (tensor.dtype not in FLOATS or not is_finite(tensor)):
             raise ValueError(f"{what} must have finite weights, got a number that is not finite in {name}")
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all numbers are, from the ends of them: no table of answers is written.
+
+    >>> is_finite(torch.tensor([1.0, math.nan, 2.0]))
+    False
+    """
+    return tensor.numel() == 0 or all(bool(end.isfinite()) for end in tensor.aminmax())
 
 
 def write_json(data: object, path: Path, indent: int | None = 2) -> None:
