@@ -8,9 +8,9 @@ $$\max_\delta \; e^{-\alpha \|\delta - \Delta\|^2} \Big/ \sum_{\delta'} e^{-\alp
 of its input at the pixel where it looks most; 1 is a single pixel. If training led to a convolution of the theorem, the
 share would go to 1, and it would not matter if every head were moved to its nearest pixel and its $\alpha$ made large.
 
-Neither happens. The heads move by about a pixel, and become softer than they started ($\alpha = 1$, a share of at most
-0.32): what the classifier has learned to use are means over many pixels. Rounded to single pixels, the same network
-loses a good part of what it knew. (It need not: heads that are single pixels from the start lose nothing.)
+Neither happens. The heads move by about a pixel, and become softer than they started ($\alpha = 1$): what the
+classifier has learned to use are means over many pixels. Rounded to single pixels, the same network loses a good part
+of what it knew. (It need not: heads that are single pixels from the start lose nothing.)
 
 The heads are fixed when training is over, so each layer still is a convolution away from the border, by a kernel as
 large as the heads see: `hw.convert` gives it. It is not that of the theorem, with one head for each pixel.
@@ -34,8 +34,8 @@ from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at
 from headwork.layers import GaussianAttention
 from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig
 
-MOST_SHARE = 0.5
-"""Of the pixel where a head looks most, the mean over the heads; between single pixels and what is measured."""
+SD_OF_SHARE = 0.035
+"""Over seeds, of the mean share in the end: measured."""
 LEAST_LOSS = 0.02
 """In nats, what rounding adds at least; even of a network that has learned little."""
 
@@ -133,27 +133,22 @@ def predict_share(
 
 def verdict(result: Result) -> Verdict:
     share, added = result.share.mean().item(), result.rounded.loss - result.before.loss
-    moved, alpha = (result.centre - result.start).norm(dim=-1).mean().item(), result.alpha.median().item()
+    moved = (result.centre - result.start).norm(dim=-1).mean().item()
+    at_start = predict_share(result.start, torch.ones_like(result.alpha)).mean().item()
     by_sum, half = (predict_share(result.centre, alpha).mean().item() for alpha in (result.alpha, result.alpha / 2))
     return Verdict(
         checks=(
             at_most(
-                "mean share of the pixel where a head looks most",
-                MOST_SHARE,
+                "mean share of the pixel where a head looks most, against that at the start",
+                at_start,
                 share,
-                near={"single pixels": at_least("", 0.9, share), "all pixels alike": 1 / SIDE**2},
-            ),
-            at_most(
-                "alpha in the end, the median (1 at the start)",
-                1,
-                alpha,
-                near={"it grows, as the theorem would have it": at_least("", 1.1, alpha), "it vanishes": 0.01},
+                near={"single pixels": about("", 1, share, sd=SD_OF_SHARE)},
             ),
             at_least(
                 "loss on unseen images that single pixels add, in nats",
                 LEAST_LOSS,
                 added,
-                near={"none: the heads are single pixels": at_most("", 0.0, added), "twenty": 20},
+                near={"none: the heads are single pixels": about("", 0, added, eps=2**20)},
             ),
             about(
                 "the share of the first check, by the sum over whole pixels",
@@ -166,7 +161,7 @@ def verdict(result: Result) -> Verdict:
                 "mean way of a head, in pixels",
                 0.25,
                 moved,
-                near={"none": at_most("", 0.05, moved), "across the image": SIDE},
+                near={"none": about("", 0, moved, eps=2**20)},
             ),
         ),
         why="What a head averages over is learned too: the loss does not ask for single pixels.",
@@ -207,6 +202,10 @@ CLAIM = Claim(
     run=run,
     verdict=verdict,
     figure=figure,
-    broken={"heads that are single pixels from the start": {"single_pixels": True}},
-    confidence="The share by the sum over pixels is exact up to rounding; the others are bounds that 6 seeds keep.",
+    broken={
+        "heads that are single pixels from the start": {"single_pixels": True},
+        "heads that are not trained": {"lr": 1e-9},
+    },
+    confidence="The share by the sum over whole pixels is exact up to rounding; the others are bounds, single pixels "
+    "are rejected by 5 standard deviations (SD) over seeds.",
 )

@@ -182,7 +182,7 @@ CLAIM = Claim(
     document="NYU",
     question="1.1(g)",
     setup=Setup(),
-    small=Setup(n_queries=400, n_keys=7, d_head=5, scales=(1.0, 4.0, 64.0)),
+    small=Setup(n_queries=800, n_keys=7, d_head=5, scales=(1.0, 4.0, 64.0)),
     run=run,
     verdict=verdict,
     figure=figure,
