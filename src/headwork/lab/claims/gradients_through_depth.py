@@ -61,7 +61,7 @@ SD: dict[Kind, float] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"d_model": 32}):
     """Stacks of feed-forward layers of the library, as they start."""
 
     depths: tuple[int, ...] = (1, 2, 4, 8, 16, 32)

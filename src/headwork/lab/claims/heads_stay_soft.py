@@ -29,7 +29,7 @@ from torch import Tensor
 from headwork import choices
 from headwork.convert import to_single_pixels
 from headwork.lab.digits import N_CLASSES, SIDE, Score, digits, evaluate, train_classifier
-from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, panels, series
+from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, legend_outside, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at_most, seeded
 from headwork.layers import GaussianAttention
 from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig
@@ -169,24 +169,25 @@ def verdict(result: Result) -> Verdict:
 
 
 def figure(result: Result) -> Figure:
-    drawing, (left, right) = panels(2, title="Heads that learn digits move and stay soft; as single pixels they fail")
+    before, rounded = result.before.accuracy, result.rounded.accuracy
+    title = f"Heads move and stay soft; as single pixels {rounded:.0%} of the digits are right, not {before:.0%}"
+    drawing, (left, right) = panels(2, title=title)
     for layer, (start, centre) in enumerate(zip(result.start, result.centre, strict=True)):
         colour = COLOURS[layer]
-        for before, after in zip(start.tolist(), centre.tolist(), strict=True):
-            left.plot([before[1], after[1]], [before[0], after[0]], color=colour, linewidth=0.8)
+        for old, new in zip(start.tolist(), centre.tolist(), strict=True):
+            left.plot([old[1], new[1]], [old[0], new[0]], color=colour, linewidth=0.8)
         style = MEASURED | series(MARKERS[layer]) | {"color": colour, "label": f"layer {layer}, in the end"}
         left.plot(centre[:, 1].numpy(), centre[:, 0].numpy(), **style)
     left.plot(0, 0, marker="+", color="0.4", linestyle="none", label="the query")
     left.set(xlabel="column", ylabel="row", aspect="equal")
     left.invert_yaxis()
-    left.legend(frameon=False, fontsize=7)
+    legend_outside(left, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     shares, predicted = (x.flatten() for x in (result.share, predict_share(result.centre, result.alpha)))
     order = predicted.argsort()
     right.plot(predicted[order].numpy(), **PREDICTED | {"label": "predicted, by the sum over pixels"})
     right.plot(shares[order].numpy(), **MEASURED)
     right.axhline(1, color="0.6", linewidth=0.8, zorder=0)
-    accuracy = f"accuracy {result.before.accuracy:.2f}; as single pixels {result.rounded.accuracy:.2f}"
-    right.text(0.03, 0.6, accuracy, transform=right.transAxes)
+    right.text(0, 1.02, "single pixels", fontsize=7)
     right.set(xlabel="heads, the softest first", ylabel="share of the brightest pixel", ylim=(0, 1.4))
     right.legend(frameon=False, loc="upper left")
     return drawing

@@ -28,7 +28,7 @@ FOREVER = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_queries": 50, "n_keys": 2}):
     """Random queries and keys; the first key is scaled."""
 
     n_queries: int = 1_000

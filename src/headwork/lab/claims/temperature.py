@@ -32,12 +32,14 @@ from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, large
 
 FEWEST_KEYS = 100
 """For fewer, the next term of the entropy at t = 1, of order 1 / n^2, counts."""
+WIDE = 64
+"""In narrow heads the mean of 1 / |q| is larger than 1 / sqrt(d)."""
 FROZEN = 100.0
 """A spread of the scaled scores at which most queries have chosen one key."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_keys": FEWEST_KEYS, "n_queries": 100, "n_frozen": 20}):
     """Random queries, keys and values of several widths, and one rule that scales their scores."""
 
     widths: tuple[int, ...] = (16, 64, 256)
@@ -50,10 +52,8 @@ class Setup(Experiment):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.n_keys < FEWEST_KEYS:
-            raise ValueError(
-                f"n_keys must be {FEWEST_KEYS} or more, where the formula for many keys applies, got {self.n_keys}"
-            )
+        if max(self.widths) < WIDE:
+            raise ValueError(f"widths must hold one of {WIDE} or more, where lengths vary little, got {self.widths}")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def run(setup: Setup) -> Result:
                 largest_difference(best, v[second]),
             ]
         )
-    frozen, d = [], max(setup.widths)  # in narrow heads the mean of 1 / |q| is larger than 1 / sqrt(d)
+    frozen, d = [], max(setup.widths)
     for _ in range(setup.n_frozen):
         q, k = torch.randn(setup.n_queries, d), torch.randn(setup.n_keys, d)
         frozen.append(_entropy(attention_scores(q, k), FROZEN / math.sqrt(d)))

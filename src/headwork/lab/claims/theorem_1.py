@@ -36,7 +36,7 @@ Looks = Literal["q + f(h)", "q - f(h)"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_images": 8}):
     """Random images and kernels of several sizes; hard heads, and softer ones that approach them."""
 
     kernels: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
