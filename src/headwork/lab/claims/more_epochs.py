@@ -147,8 +147,9 @@ def figure(result: Result) -> Figure:
     right.set_ylim(0, 1.04)
     for epoch, accuracy in ((epoch, result.unseen_accuracy[epoch].item()) for epoch in setup.epochs):
         right.annotate(f"{accuracy:.1%}", (epoch, accuracy), xytext=(0, -12), textcoords="offset points", ha="center")
+    left.set_ylim(left.get_ylim()[0] / 30, None)
     left.legend(frameon=False, loc="lower left")
-    right.legend(frameon=False, loc="center right")
+    right.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.16))
     return drawing
 
 

@@ -183,6 +183,9 @@ def figure(result: Result) -> Figure:
     fine = torch.logspace(-2, 3, 400)
     predicted = (log_n - fine.square() / 2).clamp(min=0)
     ax.semilogx(fine.numpy(), predicted.numpy(), **PREDICTED | {"label": "predicted for many keys"})
+    ties = fine[fine > 10].tolist()
+    left_over = [mean_over_ties(predict_entropy, result.setup.n_keys, t) for t in ties]
+    ax.semilogx(ties, left_over, **PREDICTED | {"linestyle": ":", "label": "predicted from ties"})
     rows = zip(result.setup.widths, itertools.cycle(MARKERS), result.entropy, strict=False)
     for index, (d, marker, entropy) in enumerate(rows):  # ever smaller, so that no marker hides another
         size = {"markersize": max(3.0, 9.0 - 3 * index), "markerfacecolor": "none"}
@@ -192,7 +195,7 @@ def figure(result: Result) -> Figure:
     ax.axvline(1, color="0.6", linewidth=0.8)
     ax.text(0.93, 0.1, "beta = 1/sqrt(d):\nln n - 1/2", ha="right", va="bottom")
     ax.text(0.0105, log_n - 0.35, "the mean of all values: ln n", va="top")
-    ax.text(950, 0.35, "hard attention: 0", ha="right")
+    ax.text(950, 0.75, "hard attention: 0", ha="right")
     ax.set(xlabel="beta sqrt(d_head)", ylabel="entropy of the weights of a query (nats)", ylim=(-0.2, log_n + 0.4))
     ax.legend(frameon=False, loc="center left")
     return drawing
