@@ -95,7 +95,8 @@ def run(setup: Setup) -> Result:
         plain = (out - weights[5]) / weights[4]
         mean = max(mean, float(np.abs(plain.mean(-1)).max()))
         without_norm = max(without_norm, float(np.abs(formulas["pre-norm"].mean(-1)).max()))
-        parameters.append(tuple(sum(p.numel() for p in part.parameters()) for part in (ffn, layer)))
+        of_half, of_whole = (sum(p.numel() for p in part.parameters()) for part in (ffn, layer))
+        parameters.append((of_half, of_whole))
     return Result(
         setup,
         {order: torch.tensor(rows, dtype=torch.float64) for order, rows in off.items()},

@@ -134,8 +134,9 @@ def predict(kind: Kind, setup: Setup, depth: int) -> float:
             return (depth * (2 * g + 1.5 * g**2) / (1 + g) ** 2 - 2 + g / (1 + g)) / d
         case "pre-norm, final norm":
             return (sum(3 * g / m - (g / m) ** 2 for m in lengths) - 2) / d
-    terms = [(1 - m / lengths[-1]) * (5 * g / m - (g / m) ** 2) - 2 * g / m for m in lengths]
-    return math.log(lengths[-1]) + sum(terms) / d
+        case "pre-norm":
+            terms = [(1 - m / lengths[-1]) * (5 * g / m - (g / m) ** 2) - 2 * g / m for m in lengths]
+            return math.log(lengths[-1]) + sum(terms) / d
 
 
 def predict_near(setup: Setup, depth: int) -> dict[Kind, dict[str, float]]:

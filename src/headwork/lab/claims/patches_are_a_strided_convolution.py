@@ -81,7 +81,8 @@ def run(setup: Setup) -> Result:
         with FlopCounterMode(display=False) as counter:
             embed_patches(images, weight, bias)
         flops.append(counter.get_total_flops())
-    return Result(setup, *torch.stack(rows, 1).detach(), readings, flops)
+    right, gradient, gradient_flipped, flipped, transposed, by_columns = torch.stack(rows, 1).detach()
+    return Result(setup, right, gradient, gradient_flipped, flipped, transposed, by_columns, readings, flops)
 
 
 def _difference(tokens: Float[Tensor, "batch token d"], grid: Float[Tensor, "batch d row column"]) -> Tensor:
