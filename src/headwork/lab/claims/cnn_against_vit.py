@@ -10,8 +10,8 @@ more of them: the lead is one of learning fast from little.)
 
 The lead comes from that bias and not from the model being better as such: put the pixels of all moved images into one
 random order, which loses no information, and a good part of the lead is gone. (With digits that all stand in the middle
-there is little lead to explain: 0.03 with pixels in place, `headwork lab cnn-against-vit --set max_shift=0`, and 0.07
-shuffled, with `pixels=shuffled` too; seed 0, 2026-11-16. A pixel then has a meaning of its own, and there is little to
+there is little lead to explain: 0.05 with pixels in place, `headwork lab cnn-against-vit --set max_shift=0`, and 0.06
+shuffled, with `pixels=shuffled` too; seed 0, 2026-11-20. A pixel then has a meaning of its own, and there is little to
 share between pixels.)
 
 That the Vision Transformer catches up and *overtakes* with hundreds of millions of images, as the sheet says too,
