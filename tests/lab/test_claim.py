@@ -137,6 +137,6 @@ def test_a_real_number_may_be_nothing_and_a_size_may_not():
 
 
 def test_sizes_that_make_no_sense_are_said_to():
-    claim = find("two-gelus")
-    with pytest.raises(ValueError, match=r"two-gelus cannot be measured with Setup.*n_points=1"):
-        claim.examine(claim.change(claim.small, {"n_points": 1}))
+    claim = find("attention-in-matrix-form")
+    with pytest.raises(ValueError, match=r"attention-in-matrix-form cannot be measured with Setup.*n_keys=1"):
+        claim.examine(claim.change(claim.small, {"n_keys": 1}))

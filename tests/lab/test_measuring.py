@@ -9,8 +9,11 @@ from headwork.functional import scaled_dot_product_attention
 from headwork.lab.claim import on_one_core
 from headwork.lab.measuring import (
     best_times,
+    density_of_ties,
+    density_of_triple_ties,
     exists,
     influence,
+    mean_over_ties,
     product_as_printed,
     shape_of,
 )
@@ -104,3 +107,20 @@ def test_an_outline_is_the_border_of_a_pattern():
         ((1.5, 0.5), (1.5, 1.5)),
         ((1.5, 1.5), (2.5, 1.5)),
     }
+
+
+@pytest.mark.parametrize("n", [2, 3, 20])
+def test_a_mean_over_ties_has_the_term_of_a_third_score(n):
+    """Against random scores; the first term alone is off by 10 standard errors or more if a third score can come."""
+
+    def entropy(scores):
+        return torch.special.entr(scores.softmax(-1)).sum(-1)
+
+    torch.manual_seed(0)
+    spread, n_draws = 25.0, 1_000_000 // n
+    seen = entropy(spread * torch.randn(n_draws, n))
+    error = (seen.std() / n_draws**0.5).item()
+    assert seen.mean().item() == pytest.approx(mean_over_ties(entropy, n, spread), abs=5 * error)
+    assert (density_of_triple_ties(n) == 0) == (n == 2)
+    first = density_of_ties(n) * torch.pi**2 / 6 / spread
+    assert (n == 2) == (abs(first - mean_over_ties(entropy, n, spread)) < 1e-6)

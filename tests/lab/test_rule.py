@@ -21,6 +21,10 @@ MOST_EPS = 2**20
 """Rounding adds up over long sums, but not beyond 2e-10 for numbers of order 1."""
 
 
+FAR = 2
+"""Tolerances that a near theory is off by, so that a measurement one tolerance off still tells it apart."""
+
+
 @every_claim
 def test_each_tolerance_has_its_reason(name):
     claim = find(name)
@@ -49,6 +53,7 @@ def test_each_check_rejects_a_theory_that_is_near(name, seed):
         if not of_the_clock(check):
             for theory in check.near:
                 assert not theory.holds, f"{check.what}: {theory.what} is not told apart"
+                assert seed or theory.distance >= FAR, f"{check.what}: {theory.what}, off by {theory.distance:.3g}"
 
 
 @every_claim

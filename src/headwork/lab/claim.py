@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from functools import wraps
-from typing import Generic, TypeVar, get_args, get_type_hints
+from typing import ClassVar, Generic, TypeVar, get_args, get_type_hints
 
 import torch
 
@@ -27,7 +27,14 @@ UNSURE_OF_SD = 1.9
 class Experiment(Checked):
     """What a claim is measured with: sizes (whole numbers of 1 or more), other choices, and a seed."""
 
+    smallest: ClassVar[Mapping[str, int]] = {}
+
     seed: int = 0
+
+    def __init_subclass__(cls, *, smallest: Mapping[str, int] | None = None) -> None:
+        """`smallest` has sizes below which a formula of the claim does not apply, or a spread cannot be measured."""
+        super().__init_subclass__()
+        cls.smallest = smallest or {}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,7 +47,7 @@ class Experiment(Checked):
                 raise ValueError(f"{field.name} must hold at least one value, got none")
             for size in value if isinstance(value, tuple) else (value,):
                 if field.name != "seed" and _is_whole(hints[field.name]) and type(size) is int:
-                    _check_size(field.name, size)
+                    _check_size(field.name, size, self.smallest.get(field.name, 1))
 
 
 def _is_whole(hint: object) -> bool:
@@ -48,9 +55,11 @@ def _is_whole(hint: object) -> bool:
     return hint is int or any(map(_is_whole, get_args(hint)))
 
 
-def _check_size(name: str, size: int) -> None:
+def _check_size(name: str, size: int, smallest: int) -> None:
     if not 1 <= size <= LARGEST_SIZE:
         raise ValueError(f"{name} must lie in 1 .. {LARGEST_SIZE:,}, got {size}")
+    if size < smallest:
+        raise ValueError(f"{name} must be {smallest} or more for what this claim predicts, got {size}")
 
 
 S = TypeVar("S", bound=Experiment)
@@ -160,6 +169,7 @@ class Claim(Generic[S, R]):
                 *(failed or blunt or runs)[0],
                 broken={what: self._judge_broken(what) for what in self.broken} if broken else None,
                 seconds=seconds,
+                first_seed=setup.seed,
                 n_seeds=n_seeds,
                 n_held=n_seeds - len(failed),
                 n_sharp=n_seeds - len(blunt),
@@ -189,6 +199,7 @@ class Finding(Generic[S, R]):
     broken: Mapping[str, Verdict] | None
     """The verdict on each broken variant, or None if they did not run."""
     seconds: float
+    first_seed: int = 0
     n_seeds: int = 1
     n_held: int = 1
     n_sharp: int = 1
@@ -198,7 +209,7 @@ class Finding(Generic[S, R]):
 
     @property
     def holds(self) -> bool:
-        """Whether it holds for every seed, and no theory that is near and wrong does for any."""
+        """Whether it holds for every seed that was tried, and no theory that is near and wrong does for any."""
         return self.n_held == self.n_sharp == self.n_seeds
 
     @property

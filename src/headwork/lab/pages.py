@@ -2,6 +2,7 @@
 
 import io
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,8 @@ def seeds_page(findings: Sequence[AnyFinding]) -> str:
             cells = check.cells
             deviation = "" if sd is None else show(sd)
             rows.append((found.claim.name, cells[0], cells[1], cells[2], deviation, cells[3], wrong, off))
-    seeds = {found.n_seeds for found in findings}
+    tried = Counter((found.first_seed, found.n_seeds) for found in findings)
+    seeds = ", ".join(f"{n} at the {many} seeds from {first:,} on" for (first, many), n in tried.items())
     held = [found for found in findings if found.holds]
     columns = (
         "claim",
@@ -141,9 +143,10 @@ def seeds_page(findings: Sequence[AnyFinding]) -> str:
     )
     parts = [
         "# Seeds",
-        f"{len(held)} of {len(findings)} claims hold for every one of {' or '.join(map(str, sorted(seeds)))} seeds, "
-        f"and "
-        "reject every near wrong theory for every one.",
+        f"{len(held)} of {len(findings)} claims hold at every seed that was tried, and reject every near wrong theory "
+        f"there: {seeds}. At other seeds a check may fail: its tolerance leaves a chance.",
+        "A tolerance of `5 SD` is five standard deviations as the claim expects them; what they were over the seeds "
+        "is beside it.",
         Table(columns, tuple(rows)).markdown(),
     ]
     return "\n\n".join(parts) + "\n"

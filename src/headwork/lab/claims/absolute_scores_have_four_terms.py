@@ -31,7 +31,7 @@ NAMES = ("content, content", "content, position", "position, content", "position
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_tokens": 2}):
     """Random tokens at sinusoidal positions; which terms are added, and whether positions are there at all."""
 
     n_tokens: int = 16

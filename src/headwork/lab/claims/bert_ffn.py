@@ -6,7 +6,8 @@ with the error function), narrows it again, adds the token itself and normalises
 matters: normalising before the network (pre-norm, as in GPT-2), or the network's output alone, gives something else.
 
 It has $2\,d\,d_{ff} + d_{ff} + d$ parameters and $2d$ of the norm; the attention half has $4d^2 + 4d$ and $2d$. With
-$d_{ff} = 4d$ that is 8 of 12 parts. In the library it is the second half of `EncoderLayer(norm_order="post")`.
+$d_{ff} = 4d$ that is 8 of 12 parts. `hw.sheets.BertFFN` is this class, and so is the second half of the library's
+`EncoderLayer(norm_order="post")` with the same weights.
 
 It stops being true when the model is GPT-like, where the norm comes first and the GELU is the one with tanh.
 """
@@ -24,8 +25,11 @@ from headwork import choices
 from headwork.lab.plots import COLOURS, MARKERS, MEASURED, Figure, draw_rounding, on_log_axis, panels
 from headwork.lab.toolkit import Claim, Experiment, Verdict, exact, same, seeded
 from headwork.layers import EncoderLayer, FeedForward
+from headwork.sheets import BertFFN
 
-Order = Literal["post-norm", "pre-norm", "norm of the network alone", "GELU by tanh", "eps 1e-12"]
+BERT_EPS = 1e-12
+"""Of the norms of BERT."""
+Order = Literal["post-norm", "pre-norm", "norm of the network alone", "GELU by tanh", "eps 1e-5"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +44,15 @@ class Setup(Experiment):
 
 @dataclass(frozen=True)
 class Result:
-    """The layer's second half against the formula and near ones, for each width; and its parameters."""
+    """`BertFFN` against the formula and near ones, for each width; and its parameters."""
 
     setup: Setup
     off: dict[Order, Float[Tensor, "width"]]
+    layer_off: float
+    """The second half of an encoder layer with the same weights, against the formula."""
     mean: float
-    """The largest of all tokens, behind a norm without scale and shift."""
+    """The largest of all tokens, behind a norm without scale and shift; and if no norm came last."""
+    mean_without_norm: float
     parameters: list[tuple[int, int]]
     """Of the second half, and of the whole layer."""
 
@@ -54,13 +61,14 @@ class Result:
 @torch.no_grad()
 def run(setup: Setup) -> Result:
     off: dict[Order, list[float]] = {}
-    parameters, mean = [], 0.0
+    parameters, layer_off, mean, without_norm = [], 0.0, 0.0, 0.0
     for d in setup.widths:
         layer = EncoderLayer(
             d,
             heads=choices.Heads(n_heads=2),
             feed_forward=choices.FeedForward(d_ff=4 * d, activation=setup.activation),
             norm_order=setup.norm_order,
+            norm=choices.LayerNorm(eps=BERT_EPS),
         ).double()
         layer.feed_forward_norm.weight.uniform_(0.5, 1.5)
         for name, parameter in layer.feed_forward_norm.named_parameters():
@@ -72,26 +80,38 @@ def run(setup: Setup) -> Result:
         if bias is not None:
             bias.zero_()
         middle = layer.attention_norm(x) if setup.norm_order == "post" else x
-        out = layer(x)[0].numpy()
-        ffn = layer.feed_forward
-        assert isinstance(ffn, FeedForward)
-        weights = [t.numpy() for part in (ffn.up, ffn.down, layer.feed_forward_norm) for t in part.parameters()]
-        for order, expected in predict_bert_ffn(middle[0].numpy(), weights, layer.feed_forward_norm.eps).items():
+        ffn = BertFFN(d, 4 * d).double()
+        assert isinstance(layer.feed_forward, FeedForward)
+        ffn.feed_forward = layer.feed_forward
+        ffn.norm.load_state_dict(layer.feed_forward_norm.state_dict())
+        out, of_layer = ffn(middle)[0].numpy(), layer(x)[0].numpy()
+        weights = [
+            t.numpy() for part in (ffn.feed_forward.up, ffn.feed_forward.down, ffn.norm) for t in part.parameters()
+        ]
+        formulas = predict_bert_ffn(middle[0].numpy(), weights)
+        for order, expected in formulas.items():
             off.setdefault(order, []).append(float(np.abs(out - expected).max()))
+        layer_off = max(layer_off, float(np.abs(of_layer - formulas["post-norm"]).max()))
         plain = (out - weights[5]) / weights[4]
         mean = max(mean, float(np.abs(plain.mean(-1)).max()))
-        halves = [sum(p.numel() for p in part.parameters()) for part in (layer.feed_forward, layer.feed_forward_norm)]
-        parameters.append((sum(halves), sum(p.numel() for p in layer.parameters())))
+        without_norm = max(without_norm, float(np.abs(formulas["pre-norm"].mean(-1)).max()))
+        of_half, of_whole = (sum(p.numel() for p in part.parameters()) for part in (ffn, layer))
+        parameters.append((of_half, of_whole))
     return Result(
-        setup, {order: torch.tensor(rows, dtype=torch.float64) for order, rows in off.items()}, mean, parameters
+        setup,
+        {order: torch.tensor(rows, dtype=torch.float64) for order, rows in off.items()},
+        layer_off,
+        mean,
+        without_norm,
+        parameters,
     )
 
 
-def predict_bert_ffn(x: np.ndarray, weights: list[np.ndarray], eps: float) -> dict[Order, np.ndarray]:
+def predict_bert_ffn(x: np.ndarray, weights: list[np.ndarray]) -> dict[Order, np.ndarray]:
     """From the formula, in NumPy, with the error function of Python; and four that are near."""
     w1, b1, w2, b2, scale, shift = weights
 
-    def norm(y: np.ndarray, eps: float = eps) -> np.ndarray:
+    def norm(y: np.ndarray, eps: float = BERT_EPS) -> np.ndarray:
         centred = y - y.mean(-1, keepdims=True)
         return scale * centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps) + shift
 
@@ -106,7 +126,7 @@ def predict_bert_ffn(x: np.ndarray, weights: list[np.ndarray], eps: float) -> di
         "pre-norm": x + network(norm(x)),
         "norm of the network alone": x + norm(network(x)),
         "GELU by tanh": norm(x + network(x, by_tanh=True)),
-        "eps 1e-12": norm(x + network(x), 1e-12),
+        "eps 1e-5": norm(x + network(x), 1e-5),
     }
 
 
@@ -126,8 +146,13 @@ def verdict(result: Result) -> Verdict:
         ]
     return Verdict(
         checks=(
-            exact("the layer's second half against the formula", result.off["post-norm"].max().item(), near=near),
-            exact("mean of a token before scale and shift", result.mean, near={"no norm at the end": 0.1}),
+            exact("BertFFN against the formula", result.off["post-norm"].max().item(), near=near),
+            exact("the layer's second half against the formula", result.layer_off, near=near),
+            exact(
+                "mean of a token before scale and shift",
+                result.mean,
+                near={"pre-norm, no norm at the end": result.mean_without_norm},
+            ),
             *counts,
         ),
         why="It is one formula; the norm at the end sees the sum.",

@@ -11,14 +11,15 @@ would fix their number, and with it the size of the image. Three ways do not:
 
 All three gather by weights that sum to 1: CLS lets the attention of the layers find them, GAP fixes them at $1/n$, MAP
 learns one more attention that finds them. If the layers can gather the image into one token, there is little
-left for the pooling to do. If there are no layers, a class token has seen nothing and is right by chance only, one
-time in ten.
+left for the pooling to do. If there are no layers, all is left to it: a class token has seen nothing and is right by
+chance only, one time in ten, while a mean still knows how much ink there is, and attention finds strokes.
 
 The sheet calls CLS obsolete beside GAP and MAP. On 1,197 small digits no such difference is seen: the three end within
 a few points of each other, as two seeds of one do. (On large data others have measured an advantage; this claim says
 nothing about that, nor about differences smaller than its margin.)
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,12 +28,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwork import choices, sheets
-from headwork.lab.digits import N_CLASSES, SIDE, digits, evaluate, small_vit, train_classifier
+from headwork.batches import ImageBatch
+from headwork.lab.digits import N_CLASSES, SIDE, digits, small_vit, train_classifier
 from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
-from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at_most, same, seeded
+from headwork.lab.toolkit import N_SD, Claim, Experiment, Verdict, about, at_least, at_most, same, seeded
 from headwork.layers import Stack
 from headwork.models import VisionTransformer
 
+N_UNSEEN = 600
 Pooling = Literal["CLS", "GAP", "MAP"]
 POOLINGS: tuple[Pooling, ...] = ("CLS", "GAP", "MAP")
 
@@ -47,12 +50,13 @@ class Setup(Experiment):
     patch: int = 2
     n_train: int = 1_197
     epochs: int = 8
-    n_runs: int = 2
+    n_runs: int = 4
     lr: float = 5e-3
     enough: float = 0.85
     """The accuracy that every pooling has to reach."""
-    margin: float = 0.03
-    """How far the worst may be behind the best."""
+    margin: float = 0.04
+    """How far the worst may be behind the best: the accuracy of a run has a standard deviation of 0.0125 over seeds,
+    the mean of four 0.006, and the range of three such means is below 0.04 but for one time in 10^5."""
     layers: Literal["learned", "left out"] = "learned"
 
 
@@ -65,9 +69,10 @@ class Result:
     parameters: dict[Pooling, int]
     classes_elsewhere: dict[Pooling, int]
     """Scores for an image that is one and a half times as large."""
-    without_layers: float
-    """The accuracy of a class token that no layer has changed; and the spread of the shares of the classes."""
+    without_layers: dict[Pooling, float]
+    """The accuracy of models without layers, trained in the same way."""
     spread_of_classes: float
+    """Of the shares of the classes."""
     fully_connected: tuple[str, str]
     """What a layer over all tokens says to an image of the usual size, and to the larger one."""
 
@@ -81,28 +86,38 @@ def run(setup: Setup) -> Result:
         for _ in range(setup.n_runs):
             model = _model(setup, pooling)
             if setup.layers == "left out":
-                model.layers = Stack([], final_norm=model.layers.final_norm)
-            optimiser = torch.optim.AdamW(model.parameters(), lr=setup.lr, fused=True)
-            curve = train_classifier(
-                model, train, optimiser, epochs=setup.epochs, batch_size=64, one_cycle=setup.lr, scored_on=(test,)
-            )
-            runs.append([score.accuracy for (score,) in curve[1:]])
+                _leave_out_layers(model)
+            runs.append(_learn(setup, model, train, test))
         accuracy[pooling] = torch.tensor(runs, dtype=torch.float64).mean(0)
         parameters[pooling] = sum(p.numel() for p in model.pooling.parameters())
         with torch.no_grad():
             elsewhere[pooling] = model(torch.rand(1, 1, 12, 12)).shape[1]
-    bare = _model(setup, "CLS")
-    bare.layers = Stack([], final_norm=bare.layers.final_norm)
+    bare = {pooling: _model(setup, pooling) for pooling in POOLINGS}
+    for model in bare.values():
+        _leave_out_layers(model)
     shares = torch.bincount(test.label).double() / len(test.label)
     return Result(
         setup,
         accuracy,
         parameters,
         elsewhere,
-        evaluate(bare, test).accuracy,
+        {pooling: _learn(setup, model, train, test)[-1] for pooling, model in bare.items()},
         shares.std().item(),
         (_fully_connected(setup, SIDE), _fully_connected(setup, SIDE * 3 // 2)),
     )
+
+
+def _learn(setup: Setup, model: VisionTransformer, train: ImageBatch, test: ImageBatch) -> list[float]:
+    """The accuracy after each epoch."""
+    optimiser = torch.optim.AdamW(model.parameters(), lr=setup.lr, fused=True)
+    curve = train_classifier(
+        model, train, optimiser, epochs=setup.epochs, batch_size=64, one_cycle=setup.lr, scored_on=(test,)
+    )
+    return [score.accuracy for (score,) in curve[1:]]
+
+
+def _leave_out_layers(model: VisionTransformer) -> None:
+    model.layers = Stack([], final_norm=model.layers.final_norm)
 
 
 def _fully_connected(setup: Setup, side: int) -> str:
@@ -139,21 +154,23 @@ def predict_parameters(setup: Setup, pooling: Pooling) -> int:
 def verdict(result: Result) -> Verdict:
     setup = result.setup
     last = {pooling: accuracy[-1].item() for pooling, accuracy in result.accuracy.items()}
-    spread = max(last.values()) - min(last.values())
+    spread, without = (max(seen.values()) - min(seen.values()) for seen in (last, result.without_layers))
+    chance = 1 / N_CLASSES
+    sd_of_chance = math.sqrt(chance * (1 - chance) / N_UNSEEN)
     return Verdict(
         checks=(
             at_most(
                 "accuracy of the best pooling over that of the worst",
                 setup.margin,
                 spread,
-                near={"to the last image": 0.0},
+                near={"as without layers": about("", without, spread, sd=setup.margin / N_SD)},
             ),
             *(
                 at_least(
                     f"accuracy, {pooling}",
                     setup.enough,
                     seen,
-                    near={"as after long training, 98.7 %": 0.987, "chance": about("", 1 / N_CLASSES, seen, sd=0.0125)},
+                    near={"chance": about("", chance, seen, sd=sd_of_chance)},
                 )
                 for pooling, seen in last.items()
             ),
@@ -184,10 +201,10 @@ def verdict(result: Result) -> Verdict:
             ),
             about(
                 "accuracy of a class token without layers",
-                1 / N_CLASSES,
-                result.without_layers,
+                chance,
+                result.without_layers["CLS"],
                 sd=result.spread_of_classes,
-                near={"two classes told apart": 0.2, "none ever right": 0},
+                near={f"as by {other}": result.without_layers[other] for other in ("GAP", "MAP")},
             ),
         ),
         why="The layers gather the image into every token, so it matters little which of them are read.",
@@ -226,12 +243,11 @@ CLAIM = Claim(
     document="C182",
     question="3(a)",
     setup=Setup(),
-    small=Setup(n_layers=1, patch=4, n_train=320, epochs=5, n_runs=1, lr=1e-2, enough=0.5, margin=0.3),
+    small=Setup(n_layers=1, patch=4, n_train=600, epochs=6, n_runs=2, lr=1e-2, enough=0.5, margin=0.15),
     run=run,
     verdict=verdict,
     figure=figure,
     broken={"no layers between patches and pooling": {"layers": "left out"}},
-    confidence="Two runs of 600 digits each: about 1 point from seed to seed (standard deviation, SD), a third of "
-    "the margin; "
-    "the class token without layers is within 5 SD of the shares of the classes.",
+    confidence="Four runs, each judged on 600 digits: 0.6 points from seed to seed (standard deviation, SD); the class "
+    "token without layers is within 5 SD of the shares of the classes.",
 )

@@ -3,15 +3,15 @@ r"""Where digits move about, a CNN leads a Vision Transformer after 400 steps on
 A convolution is given two things that are true of images: near pixels belong together, and a stroke means the same
 wherever it is. A Vision Transformer has to learn both from the images; its patches and position codes know nothing of
 neighbours. So when images are few, the CNN leads. Here each digit is moved by up to two pixels, once, so the same
-stroke is met at many positions: the CNN needs to learn it once, the Vision Transformer once for every position. Both
-get better with more images; each has the learning rate that served it best of four on the validation images, and is
+stroke is met at many positions: the CNN needs to learn it once, the Vision Transformer once for every position. Each
+has the learning rate that served it best of four on the validation images, and is
 judged on the test images. (The Vision Transformer is far from converged after 400 steps, and its distance shrinks with
 more of them: the lead is one of learning fast from little.)
 
 The lead comes from that bias and not from the model being better as such: put the pixels of all moved images into one
 random order, which loses no information, and a good part of the lead is gone. (With digits that all stand in the middle
-there is little lead to explain: 0.03 with pixels in place, `headwork lab cnn-against-vit --set max_shift=0`, and 0.07
-shuffled, with `pixels=shuffled` too; seed 0, 2026-11-16. A pixel then has a meaning of its own, and there is little to
+there is little lead to explain: 0.05 with pixels in place, `headwork lab cnn-against-vit --set max_shift=0`, and 0.06
+shuffled, with `pixels=shuffled` too; seed 0, 2026-11-20. A pixel then has a meaning of its own, and there is little to
 share between pixels.)
 
 That the Vision Transformer catches up and *overtakes* with hundreds of millions of images, as the sheet says too,
@@ -30,13 +30,15 @@ from torch import Tensor, nn
 from headwork.batches import ImageBatch
 from headwork.lab.digits import N_CLASSES, SIDE, digits, evaluate, shift_images, small_vit, train_classifier
 from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, panels, series
-from headwork.lab.toolkit import N_SD, Check, Claim, Experiment, Verdict, about, at_least, seeded
+from headwork.lab.toolkit import N_SD, Claim, Experiment, Verdict, about, at_least, seeded
 from headwork.models import ResNet, ResNetConfig
 
 FEW = 400
 """Up to this number images are few: 40 for each digit."""
-SPREAD = 0.03
+SPREAD = 0.035
 """The standard deviation of a lead over seeds, for one number of images: measured."""
+SPREAD_TAKEN = 0.042
+"""The same, of what shuffled pixels take of it."""
 
 Kind = Literal["CNN", "ViT"]
 LEARNING_RATES: dict[Kind, float] = {"CNN": 8e-3, "ViT": 1e-2}
@@ -47,7 +49,7 @@ LEARNING_RATES: dict[Kind, float] = {"CNN": 8e-3, "ViT": 1e-2}
 class Setup(Experiment):
     """Numbers of images to learn from, and how long; at least one is few."""
 
-    sizes: tuple[int, ...] = (100, 400, 1197)
+    sizes: tuple[int, ...] = (200, 300, 400, 1197)
     n_steps: int = 400
     max_shift: float = 2
     """In pixels, along each axis; a patch has 2."""
@@ -154,36 +156,23 @@ def _train(setup: Setup, kind: Kind, train: ImageBatch) -> nn.Module:
 
 
 def verdict(result: Result) -> Verdict:
-    sizes, n_few = result.setup.sizes, len(result.few)
+    n_few = len(result.few)
     few, shuffled = result.lead[result.few].mean().item(), result.shuffled_lead.mean().item()
-    sd = SPREAD / math.sqrt(n_few)
-    checks: tuple[Check, ...] = (
+    sd, sd_taken = (spread / math.sqrt(n_few) for spread in (SPREAD, SPREAD_TAKEN))
+    checks = (
         at_least(
             f"lead of the CNN with at most {FEW} images, in accuracy ({N_SD} deviations)",
             N_SD * sd,
             few,
-            near={"no lead": about("", 0, few, sd=sd), "all right against all wrong": 1},
+            near={"no lead": about("", 0, few, sd=sd)},
         ),
         at_least(
             f"what shuffled pixels take of it ({N_SD} deviations)",
-            N_SD * sd,
+            N_SD * sd_taken,
             few - shuffled,
-            near={
-                "nothing: the model is better as such": about("", 0, few - shuffled, sd=sd),
-                "more than all": few + 0.05,
-            },
+            near={"nothing: the model is better as such": about("", 0, few - shuffled, sd=sd_taken)},
         ),
     )
-    for kind, accuracy in result.accuracy.items() if len(sizes) > 1 else ():
-        gained = (accuracy[-1] - accuracy[0]).item()
-        checks += (
-            at_least(
-                f"what {sizes[-1]:,} images bring the {kind} over {sizes[0]}, in accuracy",
-                0,
-                gained,
-                near={"nothing": about("", 0, gained, sd=SPREAD), "from none to all": 1},
-            ),
-        )
     return Verdict(checks=checks, why="What a convolution learns at one position it knows everywhere.")
 
 
@@ -200,7 +189,9 @@ def figure(result: Result) -> Figure:
     few = [setup.sizes[index] for index in result.few]
     style = MEASURED | series("s") | {"color": COLOURS[1], "label": "measured, pixels shuffled"}
     right.semilogx(few, result.shuffled_lead.numpy(), **style)
-    right.axhline(0, **PREDICTED | {"label": "predicted: above"})
+    least = N_SD * SPREAD / math.sqrt(len(few))
+    right.hlines(least, setup.sizes[0], few[-1], **PREDICTED | {"label": "predicted in place: mean above"})
+    right.axhline(0, color="0.6", linewidth=0.8)
     top = max(0.2, 1.6 * result.lead.max().item())
     right.set(xlabel="images to learn from", ylabel="lead of the CNN in accuracy", ylim=(-0.05, top))
     for ax in (left, right):
@@ -217,7 +208,7 @@ CLAIM = Claim(
     question="1.5(d)",
     also=("C182 3(b)",),
     setup=Setup(),
-    small=Setup(sizes=(400,), n_steps=200, batch_size=16),
+    small=Setup(sizes=(200, 300, 400), n_steps=200, batch_size=16),
     run=run,
     verdict=verdict,
     figure=figure,

@@ -41,6 +41,11 @@ class Setup(Experiment):
     stride: int = 1
     padding: Literal["circular", "zeros"] = "circular"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kernel % 2 == 0:
+            raise ValueError(f"kernel must be odd, so that it has a middle, got {self.kernel}")
+
 
 @dataclass(frozen=True)
 class Result:

@@ -46,6 +46,12 @@ class Setup(Experiment):
     d_v: int = 48
     width: Literal["shared by the heads", "for each head"] = "shared by the heads"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for h in self.n_heads:
+            if self.width == "shared by the heads" and (self.d_q % h or self.d_v % h):
+                raise ValueError(f"n_heads must divide d_q={self.d_q} and d_v={self.d_v}, got {h}")
+
 
 @dataclass(frozen=True)
 class Result:

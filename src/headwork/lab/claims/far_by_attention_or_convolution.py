@@ -34,7 +34,7 @@ CHANNELS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"lengths": 4}):
     """Texts of several lengths, a size of the kernel, and a window that attention may have."""
 
     lengths: tuple[int, ...] = (10, 19, 30)

@@ -8,9 +8,9 @@ $$\max_\delta \; e^{-\alpha \|\delta - \Delta\|^2} \Big/ \sum_{\delta'} e^{-\alp
 of its input at the pixel where it looks most; 1 is a single pixel. If training led to a convolution of the theorem, the
 share would go to 1, and it would not matter if every head were moved to its nearest pixel and its $\alpha$ made large.
 
-Neither happens. The heads move by about a pixel, and become softer than they started ($\alpha = 1$, a share of at most
-0.32): what the classifier has learned to use are means over many pixels. Rounded to single pixels, the same network
-loses a good part of what it knew. (It need not: heads that are single pixels from the start lose nothing.)
+Neither happens. The heads move by about a pixel, and become softer than they started ($\alpha = 1$): what the
+classifier has learned to use are means over many pixels. Rounded to single pixels, the same network loses a good part
+of what it knew. (It need not: heads that are single pixels from the start lose nothing.)
 
 The heads are fixed when training is over, so each layer still is a convolution away from the border, by a kernel as
 large as the heads see: `hw.convert` gives it. It is not that of the theorem, with one head for each pixel.
@@ -29,13 +29,13 @@ from torch import Tensor
 from headwork import choices
 from headwork.convert import to_single_pixels
 from headwork.lab.digits import N_CLASSES, SIDE, Score, digits, evaluate, train_classifier
-from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, panels, series
+from headwork.lab.plots import COLOURS, MARKERS, MEASURED, PREDICTED, Figure, legend_outside, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at_most, seeded
 from headwork.layers import GaussianAttention
 from headwork.models import GaussianImageEncoder, GaussianImageEncoderConfig
 
-MOST_SHARE = 0.5
-"""Of the pixel where a head looks most, the mean over the heads; between single pixels and what is measured."""
+SD_OF_SHARE = 0.035
+"""Over seeds, of the mean share in the end: measured."""
 LEAST_LOSS = 0.02
 """In nats, what rounding adds at least; even of a network that has learned little."""
 
@@ -133,27 +133,22 @@ def predict_share(
 
 def verdict(result: Result) -> Verdict:
     share, added = result.share.mean().item(), result.rounded.loss - result.before.loss
-    moved, alpha = (result.centre - result.start).norm(dim=-1).mean().item(), result.alpha.median().item()
+    moved = (result.centre - result.start).norm(dim=-1).mean().item()
+    at_start = predict_share(result.start, torch.ones_like(result.alpha)).mean().item()
     by_sum, half = (predict_share(result.centre, alpha).mean().item() for alpha in (result.alpha, result.alpha / 2))
     return Verdict(
         checks=(
             at_most(
-                "mean share of the pixel where a head looks most",
-                MOST_SHARE,
+                "mean share of the pixel where a head looks most, against that at the start",
+                at_start,
                 share,
-                near={"single pixels": at_least("", 0.9, share), "all pixels alike": 1 / SIDE**2},
-            ),
-            at_most(
-                "alpha in the end, the median (1 at the start)",
-                1,
-                alpha,
-                near={"it grows, as the theorem would have it": at_least("", 1.1, alpha), "it vanishes": 0.01},
+                near={"single pixels": about("", 1, share, sd=SD_OF_SHARE)},
             ),
             at_least(
                 "loss on unseen images that single pixels add, in nats",
                 LEAST_LOSS,
                 added,
-                near={"none: the heads are single pixels": at_most("", 0.0, added), "twenty": 20},
+                near={"none: the heads are single pixels": about("", 0, added, eps=2**20)},
             ),
             about(
                 "the share of the first check, by the sum over whole pixels",
@@ -166,7 +161,7 @@ def verdict(result: Result) -> Verdict:
                 "mean way of a head, in pixels",
                 0.25,
                 moved,
-                near={"none": at_most("", 0.05, moved), "across the image": SIDE},
+                near={"none": about("", 0, moved, eps=2**20)},
             ),
         ),
         why="What a head averages over is learned too: the loss does not ask for single pixels.",
@@ -174,24 +169,25 @@ def verdict(result: Result) -> Verdict:
 
 
 def figure(result: Result) -> Figure:
-    drawing, (left, right) = panels(2, title="Heads that learn digits move and stay soft; as single pixels they fail")
+    before, rounded = result.before.accuracy, result.rounded.accuracy
+    title = f"Heads move and stay soft; as single pixels {rounded:.0%} of the digits are right, not {before:.0%}"
+    drawing, (left, right) = panels(2, title=title)
     for layer, (start, centre) in enumerate(zip(result.start, result.centre, strict=True)):
         colour = COLOURS[layer]
-        for before, after in zip(start.tolist(), centre.tolist(), strict=True):
-            left.plot([before[1], after[1]], [before[0], after[0]], color=colour, linewidth=0.8)
+        for old, new in zip(start.tolist(), centre.tolist(), strict=True):
+            left.plot([old[1], new[1]], [old[0], new[0]], color=colour, linewidth=0.8)
         style = MEASURED | series(MARKERS[layer]) | {"color": colour, "label": f"layer {layer}, in the end"}
         left.plot(centre[:, 1].numpy(), centre[:, 0].numpy(), **style)
     left.plot(0, 0, marker="+", color="0.4", linestyle="none", label="the query")
     left.set(xlabel="column", ylabel="row", aspect="equal")
     left.invert_yaxis()
-    left.legend(frameon=False, fontsize=7)
+    legend_outside(left, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     shares, predicted = (x.flatten() for x in (result.share, predict_share(result.centre, result.alpha)))
     order = predicted.argsort()
     right.plot(predicted[order].numpy(), **PREDICTED | {"label": "predicted, by the sum over pixels"})
     right.plot(shares[order].numpy(), **MEASURED)
     right.axhline(1, color="0.6", linewidth=0.8, zorder=0)
-    accuracy = f"accuracy {result.before.accuracy:.2f}; as single pixels {result.rounded.accuracy:.2f}"
-    right.text(0.03, 0.6, accuracy, transform=right.transAxes)
+    right.text(0, 1.02, "single pixels", fontsize=7)
     right.set(xlabel="heads, the softest first", ylabel="share of the brightest pixel", ylim=(0, 1.4))
     right.legend(frameon=False, loc="upper left")
     return drawing
@@ -207,6 +203,10 @@ CLAIM = Claim(
     run=run,
     verdict=verdict,
     figure=figure,
-    broken={"heads that are single pixels from the start": {"single_pixels": True}},
-    confidence="The share by the sum over pixels is exact up to rounding; the others are bounds that 6 seeds keep.",
+    broken={
+        "heads that are single pixels from the start": {"single_pixels": True},
+        "heads that are not trained": {"lr": 1e-9},
+    },
+    confidence="The share by the sum over whole pixels is exact up to rounding; the others are bounds, single pixels "
+    "are rejected by 5 standard deviations (SD) over seeds.",
 )

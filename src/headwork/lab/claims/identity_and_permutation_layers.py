@@ -30,7 +30,7 @@ from headwork.layers import MultiHeadAttention
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_tokens": 2}):
     """Random contents at numbered positions, and layers of several sharpnesses beta."""
 
     n_tokens: int = 16

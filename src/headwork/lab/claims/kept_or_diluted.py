@@ -35,7 +35,7 @@ ORDER = 0.0012
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_keys": 2}):
     """Several numbers of keys, one of which leads; and random scores, which beta flattens."""
 
     n_keys: tuple[int, ...] = (2, 8, 64, 1024)

@@ -36,7 +36,7 @@ PERIODS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_points": 20, "n_samples": 20}):
     """Noisy points on a sine, many samples of them, and several bandwidths."""
 
     n_points: int = 100

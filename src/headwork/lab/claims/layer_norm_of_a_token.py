@@ -31,7 +31,7 @@ Norm = Literal["layer", "with d - 1", "eps outside the root", "over the batch"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"d_model": 2}):
     """Tokens of many sizes, scales to multiply one with, and what is computed."""
 
     d_model: int = 48

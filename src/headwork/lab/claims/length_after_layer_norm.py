@@ -165,10 +165,10 @@ def verdict(result: Result) -> Verdict:
 def figure(result: Result) -> Figure:
     setup, widths = result.setup, result.setup.widths
     drawing, (left, right) = panels(
-        2, height=3.2, title="Layer norm puts every token on one sphere of radius gamma sqrt(d)"
+        2, height=3.2, title="Layer norm puts every token on one sphere of radius |gamma| sqrt(d)"
     )
     _draw_circle(left, result)
-    right.loglog(widths, predict_radius(setup).numpy(), **PREDICTED | {"label": "predicted: gamma sqrt(d)"})
+    right.loglog(widths, predict_radius(setup).numpy(), **PREDICTED | {"label": "predicted: |gamma| sqrt(d)"})
     for size, (kind, marker) in enumerate(zip(result.longest, MARKERS, strict=False)):
         style = MEASURED | series(marker) | {"label": f"measured, {kind}", "markersize": 10 - 3 * size}
         right.loglog(widths, result.longest[kind].numpy(), **style | {"markerfacecolor": "none"})

@@ -34,13 +34,13 @@ ROUNDING = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"lengths": 4, "n_texts": 20}):
     """Texts of several lengths, a recurrent network with several spectral radii, and an attention layer."""
 
     lengths: tuple[int, ...] = (16, 32, 64, 128)
     d_model: int = 16
     radii: tuple[float, ...] = (0.9, 1.1)
-    n_texts: int = 64
+    n_texts: int = 128
     scores: Literal["content", "window", "fading with distance"] = "content"
 
 
@@ -250,7 +250,7 @@ CLAIM = Claim(
     question="1.4(a)",
     also=("NYU 1.4(b)",),
     setup=Setup(),
-    small=Setup(lengths=(8, 16), d_model=6, n_texts=200),
+    small=Setup(lengths=(8, 16), d_model=6, n_texts=320),
     run=run,
     verdict=verdict,
     figure=figure,

@@ -30,7 +30,7 @@ from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, seede
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_tokens": 3, "n_texts": 20}):
     """PyTorch's LSTM cell, biases of its forget gate, and texts to read."""
 
     biases: tuple[float, ...] = (0.0, 1.0, 3.0, 5.0)

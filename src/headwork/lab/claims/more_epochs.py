@@ -1,18 +1,18 @@
-r"""From 10 to 30 to 50 epochs the training loss keeps falling; unseen images follow less and less, and the gap grows.
+r"""From 10 to 30 to 50 epochs the training loss keeps falling, and the loss on unseen images hardly follows.
 
 Every step goes down an estimate of the gradient of the training loss, so over many steps that loss falls, with enough
-width towards 0, and the training accuracy goes towards 1; from one epoch to the next it may rise. An untrained model
-knows nothing of the labels, so its loss is that of a guess, $\ln 10 \approx 2.3$, or more if its guesses are not even.
+width towards 0, and the training accuracy goes towards 1; from one epoch to the next it may rise.
 
 The images that were held out put no force on the weights. Their loss follows as long as what is learned is shared, and
-then stays behind. So more epochs help the training loss most, the accuracy on unseen images less, and the gap between
-the two grows. "The model's ability to make accurate predictions on unseen data" is seen in the held-out curve alone:
-with shuffled labels the training loss still falls, slowly, label by label, and the held-out accuracy stays at 1/10.
+then stays behind: it has a minimum on the way, so whether it is lower after 50 epochs than after 10 is a matter of the
+seed. "The model's ability to make accurate predictions on unseen data" is seen in the held-out curve alone: with
+shuffled labels the training loss still falls, slowly, label by label, and the held-out accuracy stays at 1/10.
 
 The learning rate is constant, so a run of 10 epochs is the beginning of a run of 50, and one run shows all three.
 (scikit-learn's 8 x 8 digits, 2 x 2 patches, a small vision Transformer, Adam.)
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -29,7 +29,7 @@ from headwork.lab.toolkit import Claim, Experiment, Verdict, about, at_least, at
 FACTOR = 1.5
 """The training loss has to fall by this factor from mark to mark: a tiny learning rate lets it fall too."""
 NOISE = 0.05
-"""The standard deviation of ln of a mean loss over seeds: measured."""
+"""More than the standard deviation over seeds of that fall while labels are shuffled, and little is learned."""
 N_UNSEEN = 300
 
 
@@ -81,57 +81,42 @@ def _smooth(curve: Float[Tensor, "epoch"], epoch: int) -> float:
     return curve[max(1, epoch - max(1, epoch // 5) + 1) : epoch + 1].mean().item()
 
 
+def _lowest(curve: Float[Tensor, "epoch"], epoch: int) -> float:
+    """The lowest of these epochs: with a constant rate the training loss may jump up by ten, and comes back."""
+    return curve[max(1, epoch - max(1, epoch // 5) + 1) : epoch + 1].min().item()
+
+
 def verdict(result: Result) -> Verdict:
-    setup, chance, start = result.setup, 1 / N_CLASSES, math.log(N_CLASSES)
+    setup, chance = result.setup, 1 / N_CLASSES
     first, *_, last = setup.epochs
-    loss = [_smooth(result.train_loss, epoch) for epoch in setup.epochs]
-    unseen_loss = [_smooth(result.unseen_loss, epoch) for epoch in (first, last)]
-    gap = [_smooth(result.unseen_loss - result.train_loss, epoch) for epoch in (first, last)]
-    fall, unseen_fall = math.log(loss[0] / loss[-1]), math.log(unseen_loss[0] / unseen_loss[-1])
+    loss = [_lowest(result.train_loss, epoch) for epoch in setup.epochs]
+    falls = [math.log(before / after) for before, after in itertools.pairwise(loss)]
+    unseen = [_smooth(result.unseen_loss, epoch) for epoch in (first, last)]
+    fall, unseen_fall = sum(falls), math.log(unseen[0] / unseen[1])
     accuracy = _smooth(result.unseen_accuracy, last)
+    marks = zip(itertools.pairwise(setup.epochs), falls, strict=True)
     return Verdict(
         checks=(
             *(
                 at_least(
                     f"ln of the training loss at {early} epochs over that at {late}",
                     math.log(FACTOR),
-                    math.log(loss[i] / loss[i + 1]),
-                    near={
-                        "no fall": about("", 0, math.log(loss[i] / loss[i + 1]), sd=NOISE),
-                        "a thousandfold": math.log(1e3),
-                    },
+                    fallen,
+                    near={"no fall": about("", 0, fallen, sd=NOISE)},
                 )
-                for i, (early, late) in enumerate(zip(setup.epochs, setup.epochs[1:], strict=False))
+                for (early, late), fallen in marks
             ),
             at_most(
                 f"what ln of the unseen loss falls from {first} to {last} epochs, as a share of the training loss",
                 0.5,
                 unseen_fall / fall,
-                near={"as much": about("", 1, unseen_fall / fall, sd=NOISE)},
-            ),
-            at_least(
-                f"growth of the gap between unseen and training loss from {first} to {last} epochs, in nats",
-                0,
-                gap[1] - gap[0],
-                near={"by one": 1},
+                near={"as much": about("", 1, unseen_fall / fall, sd=NOISE / fall)},
             ),
             at_least(
                 "unseen accuracy at the end",
                 0.5,
                 accuracy,
-                near={
-                    "by chance": about("", chance, accuracy, sd=math.sqrt(chance * (1 - chance) / N_UNSEEN)),
-                    "all": 1,
-                },
-            ),
-            at_least(
-                "loss at the start, against ln 10",
-                start,
-                result.train_loss[0].item(),
-                near={
-                    "twice that": 2 * start,
-                    "a loss that knows the labels": about("", 1, result.train_loss[0].item(), sd=NOISE),
-                },
+                near={"by chance": about("", chance, accuracy, sd=math.sqrt(chance * (1 - chance) / N_UNSEEN))},
             ),
         ),
         why="Training goes down the training loss; unseen images follow only as far as they have things in common.",
@@ -140,7 +125,7 @@ def verdict(result: Result) -> Verdict:
 
 def figure(result: Result) -> Figure:
     setup = result.setup
-    title = "More epochs: the training loss falls on, unseen images gain less and less"
+    title = "More epochs: the training loss falls on, unseen images hardly follow"
     drawing, (left, right) = panels(2, title=title)
     epochs = range(setup.epochs[-1] + 1)
     curves = (
@@ -153,14 +138,20 @@ def figure(result: Result) -> Figure:
             marks = [curve[epoch].item() for epoch in setup.epochs]
             ax.plot(setup.epochs, marks, **MEASURED | series(marker) | {"label": f"measured, {words}"})
         ax.set(xlabel="epochs", ylabel=name, xticks=(0, *setup.epochs))
-    left.axhline(math.log(N_CLASSES), **PREDICTED | {"label": "predicted start: ln 10 or more"})
+    below = [_lowest(result.train_loss, epoch) / FACTOR for epoch in setup.epochs[:-1]]
+    left.step(
+        setup.epochs, [*below, below[-1]], where="post", **PREDICTED | {"label": "predicted: training ends below"}
+    )
     left.set_yscale("log")
-    right.axhline(1 / N_CLASSES, **PREDICTED | {"label": "predicted for guesses: 1/10"})
+    right.axhline(0.5, **PREDICTED | {"label": "predicted in the end: above"})
+    right.axhline(1 / N_CLASSES, color="0.6", linewidth=0.8)
+    right.text(setup.epochs[-1], 0.11, "by chance", ha="right", va="bottom", fontsize=7)
     right.set_ylim(0, 1.04)
     for epoch, accuracy in ((epoch, result.unseen_accuracy[epoch].item()) for epoch in setup.epochs):
         right.annotate(f"{accuracy:.1%}", (epoch, accuracy), xytext=(0, -12), textcoords="offset points", ha="center")
+    left.set_ylim(left.get_ylim()[0] / 30, None)
     left.legend(frameon=False, loc="lower left")
-    right.legend(frameon=False, loc="center right")
+    right.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.16))
     return drawing
 
 
@@ -178,7 +169,6 @@ CLAIM = Claim(
         "shuffled labels, which can only be learned by heart": {"labels": "shuffled"},
         "hardly any learning rate": {"learning_rate": 1e-7},
     },
-    confidence="One split of one data set; each mark is the mean of the last fifth of the epochs up to it, and near "
-    "theories "
-    "are rejected by 5 standard deviations (SD).",
+    confidence="One split of one data set; each mark is the mean of the last fifth of the epochs up to it (of the "
+    "training loss, the lowest), and near theories are rejected by 5 standard deviations (SD).",
 )

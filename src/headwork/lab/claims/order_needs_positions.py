@@ -28,7 +28,7 @@ Code = Literal["none", "learned", "sinusoidal", "rotary", "alibi", "buckets", "r
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_tokens": 2}):
     """A small encoder for each position code, with random weights."""
 
     n_tokens: int = 13

@@ -45,7 +45,8 @@ class Result:
     setup: Setup
     right: Float[Tensor, "patch"]
     gradient: Float[Tensor, "patch"]
-    """Of the weights, by the same loss through both."""
+    """Of the weights, by the same loss through both; and through the flipped kernel."""
+    gradient_flipped: Float[Tensor, "patch"]
     flipped: Float[Tensor, "patch"]
     transposed: Float[Tensor, "patch"]
     by_columns: Float[Tensor, "patch"]
@@ -70,17 +71,18 @@ def run(setup: Setup) -> Result:
             "by columns": predict_by_convolution(images, weight, bias, stride).mT,
         }
         off = [_difference(tokens, grid) for grid in grids.values()]
-        gradients = [
-            torch.autograd.grad(out.square().sum(), weight, retain_graph=True)[0] for out in (tokens, grids["right"])
-        ]
-        relative = (gradients[0] - gradients[1]).abs().max() / gradients[1].abs().max()
-        rows.append(torch.stack([off[0], relative, *off[1:]]))
+        gradient, right, flipped = (
+            torch.autograd.grad(out.square().sum(), weight, retain_graph=True)[0]
+            for out in (tokens, grids["right"], grids["flipped"])
+        )
+        relative = [(gradient - other).abs().max() / right.abs().max() for other in (right, flipped)]
+        rows.append(torch.stack([off[0], *relative, *off[1:]]))
         readings.append(_readings(patch, side, stride))
         with FlopCounterMode(display=False) as counter:
             embed_patches(images, weight, bias)
         flops.append(counter.get_total_flops())
-    right, gradient, flipped, transposed, by_columns = torch.stack(rows, 1).detach()
-    return Result(setup, right, gradient, flipped, transposed, by_columns, readings, flops)
+    right, gradient, gradient_flipped, flipped, transposed, by_columns = torch.stack(rows, 1).detach()
+    return Result(setup, right, gradient, gradient_flipped, flipped, transposed, by_columns, readings, flops)
 
 
 def _difference(tokens: Float[Tensor, "batch token d"], grid: Float[Tensor, "batch d row column"]) -> Tensor:
@@ -110,7 +112,7 @@ def verdict(result: Result) -> Verdict:
         "rows and columns of the kernel exchanged": result.transposed.min().item(),
         "places read column by column": result.by_columns.min().item(),
     }
-    gradient = {"of half the loss": 0.5}
+    gradient = {"through a flipped kernel": result.gradient_flipped.min().item()}
     n, d, channels = setup.n_images, setup.d_model, setup.channels
     counts = []
     for patch, readings, flops in zip(setup.patches, result.readings, result.flops, strict=True):

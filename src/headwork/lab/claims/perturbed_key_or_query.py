@@ -29,7 +29,7 @@ from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, exa
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_keys": 2}):
     """Random queries, keys and values, each a number of its own."""
 
     n_queries: int = 11

@@ -28,7 +28,7 @@ Layout = Literal["keys x queries", "queries x keys"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_tokens": 2, "n_texts": 100}):
     """A text of random tokens, and the layout that the printed mask is put into."""
 
     n_tokens: int = 6

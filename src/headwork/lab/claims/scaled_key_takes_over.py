@@ -28,7 +28,7 @@ FOREVER = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_queries": 50, "n_keys": 2}):
     """Random queries and keys; the first key is scaled."""
 
     n_queries: int = 1_000
@@ -182,7 +182,7 @@ CLAIM = Claim(
     document="NYU",
     question="1.1(g)",
     setup=Setup(),
-    small=Setup(n_queries=400, n_keys=7, d_head=5, scales=(1.0, 4.0, 64.0)),
+    small=Setup(n_queries=800, n_keys=7, d_head=5, scales=(1.0, 4.0, 64.0)),
     run=run,
     verdict=verdict,
     figure=figure,

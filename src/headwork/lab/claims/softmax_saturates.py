@@ -35,7 +35,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwork.functional import attention_scores, softargmax
-from headwork.lab.measuring import density_of_ties
+from headwork.lab.measuring import density_of_ties, mean_over_ties
 from headwork.lab.plots import MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, at_most, exact, largest_difference, seeded
 
@@ -83,9 +83,6 @@ class Result:
     score_variance: float
     square_terms: float
     """Both for the widest heads: the variance of q.k, and its square terms alone, without the cross terms."""
-    limit: float
-    limit_error: float
-    """The squared norm for scores that are standard normal from the start."""
 
 
 @seeded
@@ -105,8 +102,6 @@ def run(setup: Setup) -> Result:
             if d == setup.widths[-1]:
                 variance.append(raw.square().mean().item())
                 squares.append((q.square() @ k.square().T).double().mean().item())
-    normal = torch.randn(setup.n_batches, setup.n_groups * setup.n_queries, setup.n_keys, dtype=torch.float64)
-    limit = _squared_norm(softargmax(normal)).mean(-1)
     error = rows[..., 0].std(-1) / math.sqrt(setup.n_batches)
     return Result(
         setup,
@@ -117,8 +112,6 @@ def run(setup: Setup) -> Result:
         *_against_autograd(setup),
         sum(variance) / len(variance),
         sum(squares) / len(squares),
-        limit.mean().item(),
-        limit.std().item() / math.sqrt(setup.n_batches),
     )
 
 
@@ -141,15 +134,9 @@ def _against_autograd(setup: Setup) -> tuple[float, float]:
     return max(of_norm, largest_difference(jacobian[0, :, 0], formula)), largest_difference(jacobian[0, :, 0], a.diag())
 
 
-def predict(n: int, d: int) -> float:
+def predict(n: int, d: float) -> float:
     """The mean of |J|^2 without the scale, to the order 1/d."""
-    g = torch.arange(0, 40, 0.05, dtype=torch.float64)
-    two = predict_norm(torch.stack([torch.zeros_like(g), -g], -1))
-    second = g[:, None].expand(len(g), len(g))
-    three = predict_norm(torch.stack([torch.zeros_like(second), -second, -second - g], -1))
-    third = torch.trapezoid(torch.trapezoid(three - two[:, None], g), g).item()
-    uneven = torch.trapezoid(g * two, g).item() / 2
-    return density_of_ties(n) / (3 * math.sqrt(d)) + predict_triple_ties(n) * (third - uneven) / d
+    return mean_over_ties(predict_norm, n, math.sqrt(d))
 
 
 def predict_norm(scores: Float[Tensor, "*batch key"]) -> Float[Tensor, "*batch"]:
@@ -159,15 +146,17 @@ def predict_norm(scores: Float[Tensor, "*batch key"]) -> Float[Tensor, "*batch"]
     return (a * (1 - a)).square().sum(-1) + off
 
 
-def predict_triple_ties(n: int) -> float:
-    """d_n of the docstring."""
-    x = torch.linspace(-10, 10, 20_001, dtype=torch.float64)
-    density, below = torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi), torch.special.ndtr(x)
-    return n * (n - 1) * (n - 2) * torch.trapezoid(density**3 * below ** max(n - 3, 0), x).item()
+def predict_scaled(setup: Setup, variance: float) -> Float[Tensor, "batch"]:
+    """The mean of |J|^2 for normal scores, by batches of draws; the same draws for every variance."""
+    draws = torch.Generator().manual_seed(setup.seed)
+    shape = setup.n_batches, setup.n_groups * setup.n_queries, setup.n_keys
+    normal = torch.randn(shape, dtype=torch.float64, generator=draws)
+    return predict_norm(math.sqrt(variance) * normal).mean(-1)
 
 
 def verdict(result: Result) -> Verdict:
     setup, n, last = result.setup, result.setup.n_keys, result.setup.widths[-1]
+    limit = predict_scaled(setup, 1.0)
     wide = [(row, d) for row, d in enumerate(setup.widths) if d >= WIDE]
     sd = result.jacobian_error
     return Verdict(
@@ -187,10 +176,13 @@ def verdict(result: Result) -> Verdict:
             ),
             about(
                 f"mean |J|^2 with the scale at d = {last}",
-                result.limit,
+                limit.mean().item(),
                 result.jacobian[1, -1].item(),
-                sd=math.hypot(sd[1, -1].item(), result.limit_error),
-                near={"scores of variance 1.2": 1.05 * result.limit, "scores of variance 0.8": 0.95 * result.limit},
+                sd=math.hypot(sd[1, -1].item(), limit.std().item() / math.sqrt(setup.n_batches)),
+                near={
+                    f"scores of variance {variance:g}": predict_scaled(setup, variance).mean().item()
+                    for variance in (0.7, 3.0)
+                },
             ),
             exact(
                 "the derivative of softmax against diag(a) - aa'",
@@ -219,13 +211,15 @@ def figure(result: Result) -> Figure:
     )
     for ax, measured, factor, name in drawn:
         wide = torch.logspace(math.log10(max(4.0, factor**2)), math.log10(max(setup.widths)), 50).double()
-        ax.loglog(wide.numpy(), (factor / wide.sqrt()).numpy(), **PREDICTED | {"label": "predicted without: 1/sqrt(d)"})
+        curve = [predict(setup.n_keys, d) for d in wide.tolist()] if ax is left else (factor / wide.sqrt()).tolist()
+        label = "predicted without: two terms" if ax is left else "predicted without: 1/sqrt(d)"
+        ax.loglog(wide.numpy(), curve, **PREDICTED | {"label": label})
         for row, (words, marker) in enumerate((("measured without", "o"), ("measured with 1/sqrt(d)", "s"))):
             ax.loglog(widths.numpy(), measured[row].numpy(), **MEASURED | series(marker) | {"label": words})
         ax.set(xlabel="d_head", ylabel=name, xticks=setup.widths, xticklabels=setup.widths)
         ax.minorticks_off()
     flat = PREDICTED | {"linestyle": ":", "label": "predicted with: the same at all d"}
-    left.axhline(result.limit, **flat)
+    left.axhline(predict_scaled(setup, 1.0).mean().item(), **flat)
     right.axhline(1, **flat)
     left.set_ylim(left.get_ylim()[0] / 6, None)
     left.legend(frameon=False, loc="lower left")
@@ -255,7 +249,7 @@ CLAIM = Claim(
     question="1(a)",
     also=("C182 1(b) i",),
     setup=Setup(),
-    small=Setup(widths=(16, 1024), n_queries=96, n_groups=16, n_batches=6),
+    small=Setup(widths=(16, 1024), n_queries=96, n_groups=16, n_batches=10),
     run=run,
     verdict=verdict,
     figure=figure,

@@ -36,7 +36,7 @@ Looks = Literal["q + f(h)", "q - f(h)"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_images": 8}):
     """Random images and kernels of several sizes; hard heads, and softer ones that approach them."""
 
     kernels: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
@@ -204,7 +204,8 @@ def figure(result: Result) -> Figure:
     title = "Attention is convolution if head h looks at q + f(h); q - f(h) fails for even kernels"
     drawing, (left, right) = panels(2, title=title)
     predicted = [predict_share(size) for size in setup.kernels]
-    left.plot(setup.kernels, predicted, **PREDICTED | {"label": "predicted, q - f(h)"})
+    style = PREDICTED | {"linestyle": "none", "marker": "_", "markersize": 16, "label": "predicted, q - f(h)"}
+    left.plot(setup.kernels, predicted, **style)
     left.axhline(0, color="0.6", linewidth=0.8)
     for (looks, shares), marker in zip(result.unexplained.items(), ("s", "o"), strict=True):
         beside = [size + (0.1 if marker == "s" else -0.1) for size in setup.kernels]  # no marker hides another

@@ -42,6 +42,14 @@ class Setup(Experiment):
     """Of 2 Delta in v."""
     constant: Literal["-|Delta|^2", "|Delta|^2", "none"] = "-|Delta|^2"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, size, shift in zip(("n_rows", "n_columns"), (self.n_rows, self.n_columns), self.delta, strict=True):
+            if size < 2 * abs(shift) + 3:
+                raise ValueError(
+                    f"{name} must be 2 |Delta| + 3 or more, so that the target has neighbours on all sides, got {size}"
+                )
+
 
 @dataclass(frozen=True)
 class Result:

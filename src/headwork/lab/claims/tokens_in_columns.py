@@ -40,7 +40,7 @@ Between = Literal["tokens", "features"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"d_model": 2, "n_draws": 20}):
     """The sheet's X, tokens in columns; and other numbers of tokens, for the variance of the scores."""
 
     d_model: int = 768

@@ -35,7 +35,7 @@ STEP = 5e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_points": 1000}):
     """Where the two are compared, and what stands in for the exact one."""
 
     reach: float = 6.0

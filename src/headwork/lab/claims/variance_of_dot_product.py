@@ -22,7 +22,7 @@ from headwork.lab.toolkit import Claim, Erratum, Experiment, Verdict, about, see
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_samples": 100}):
     """Normal vectors of several widths, whose means differ from entry to entry."""
 
     widths: tuple[int, ...] = (4, 16, 64, 256, 1024)

@@ -31,7 +31,7 @@ HARD = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup(Experiment):
+class Setup(Experiment, smallest={"n_images": 10}):
     """Random images, a random kernel, heads of several widths, and which terms of the kernel they get."""
 
     kernel: int = 3

@@ -39,6 +39,12 @@ class Setup(Experiment):
     depths: tuple[int, ...] = (1, 2, 3, 4, 5)
     mask: Literal["window", "one token too wide", "after the softmax"] = "window"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        reached = 2 * max(self.radii) * max(self.depths) + 1
+        if self.n_tokens < reached:
+            raise ValueError(f"n_tokens must be 2 r L + 1 = {reached} or more, got {self.n_tokens}")
+
 
 @dataclass(frozen=True)
 class Result:
