@@ -37,7 +37,7 @@ def why_unknown(tokenizer: AnyTokenizer) -> str:
     normalizer = tokenizer.tokenizer.normalizer
     if normalizer is None or normalizer.normalize_str("A") != "a":
         return ""
-    words = [word for word in tokenizer.tokenizer.get_vocab() if word.isalpha()]
+    words = sorted(word for word in tokenizer.tokenizer.get_vocab() if word.isalpha())
     with_capitals = [word for word in words if word != word.lower()]
     if len(with_capitals) <= MANY_CAPITALS * len(words):
         return ""

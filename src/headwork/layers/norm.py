@@ -75,15 +75,23 @@ class BatchNorm2d(nn.BatchNorm2d):
     tensor([5., 5., 5.])
     """
 
+    momentum: float
+    num_batches_tracked: Tensor
+    running_mean: Tensor
+    running_var: Tensor
+
     def forward(self, x: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch channel row column"]:
         if not self.training:
             return super().forward(x)
-        assert self.num_batches_tracked is not None
-        self.num_batches_tracked.add_(1)
-        momentum = max(self.momentum or 0.0, 1 / int(self.num_batches_tracked))
-        return nn.functional.batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, True, momentum, self.eps
-        )
+        mean, variance = torch.zeros_like(self.running_mean), torch.zeros_like(self.running_var)
+        # With a momentum of 1 the kernel writes down the statistics of this batch alone.
+        y = nn.functional.batch_norm(x, mean, variance, self.weight, self.bias, True, 1.0, self.eps)
+        with torch.no_grad():
+            n_batches = self.num_batches_tracked.add_(1)
+            share = (1 / n_batches).clamp(min=self.momentum).to(mean.dtype)  # a tensor: no device is waited for
+            self.running_mean.lerp_(mean, share)
+            self.running_var.lerp_(variance, share)
+        return y
 
 
 class UnbiasedLayerNorm(nn.Module):
