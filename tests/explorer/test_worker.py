@@ -125,8 +125,10 @@ def test_too_many_wait_and_too_long(slow: tuple[Slow, Worker], monkeypatch: pyte
     answer, worker = slow
     monkeypatch.setattr(module, "MOST_WAITING", 2)
     with ThreadPoolExecutor(3) as pool:
-        busy = [pool.submit(lambda i=i: kinds(worker.ask("me", str(i), i, read("slow")))) for i in range(3)]
-        assert answer.begun.wait(60)
+        ask = lambda i: pool.submit(lambda: kinds(worker.ask("me", str(i), i, read("slow"))))  # noqa: E731
+        busy = [ask(0)]
+        assert answer.begun.wait(60)  # only now: three at once would be one too many
+        busy += [ask(1), ask(2)]
         while len(worker.waiting) < 2:
             time.sleep(0.001)
         [found] = worker.ask("me", "other", 9, read("x"))
