@@ -31,7 +31,9 @@ assert seen["layers.0.attention.weights"].shape == (1, 4, 17, 17)
 assert len(hw.trace(model, image)) > 10 and hw.cost(model, image).flops > 0
 folder = tempfile.mkdtemp() + "/model"
 hw.save(model, folder)
-assert torch.equal(hw.load(folder)(image), model.eval()(image))
+loaded = hw.load(folder)
+assert all(map(torch.equal, loaded.state_dict().values(), model.state_dict().values()))
+assert torch.allclose(loaded(image), model.eval()(image), atol=1e-5)  # mapped weights lie elsewhere: another last bit
 heads, feed_forward = hw.choices.Heads(n_heads=2), hw.choices.FeedForward(d_ff=16)
 gpt = hw.models.DecoderConfig(vocab=11, d_model=8, n_layers=1, heads=heads, feed_forward=feed_forward).build()
 assert hw.generation.generate(gpt, torch.tensor([[1, 2]]), max_new_tokens=3).shape == (1, 3)
