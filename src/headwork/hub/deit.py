@@ -43,6 +43,8 @@ class MeanOfTwoHeads:
     def write(self, ours: Sequence[Tensor]) -> list[Tensor]:
         weight, bias = ours
         one, other = weight.chunk(2, dim=1)
+        if weight.is_meta:  # only names and shapes are asked for; to multiply, PyTorch would load its compiler
+            return [one, other, bias, bias]
         return [2 * one, 2 * other, bias, bias]
 
 

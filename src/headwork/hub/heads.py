@@ -9,7 +9,7 @@ from torch import nn
 from headwork import choices
 from headwork.checks import with_article
 from headwork.hub.families import FAMILIES, find_family
-from headwork.hub.pretrained import read_settings
+from headwork.hub.pretrained import read_settings, write_as
 from headwork.models import EncoderConfig
 from headwork.models.model import describe
 
@@ -75,7 +75,7 @@ def _is_known(config: EncoderConfig, settings: dict[str, object]) -> bool:
     """Whether the family of a folder has such a head."""
     family = find_family(settings, FAMILIES)
     try:
-        family.write(config, config.build(device="meta").state_dict().keys(), {})
+        write_as(family, config, config.build(device="meta").state_dict(), {})
     except ValueError:
         return False
     return True
