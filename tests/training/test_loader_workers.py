@@ -42,6 +42,7 @@ class Faulty:
         if worker is not None:
             if worker.id:
                 time.sleep(60)
+            time.sleep(0.3)  # while the loader hands out its first work, PyTorch itself says that a worker is gone
             if self.fault == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.fault == "gone":
