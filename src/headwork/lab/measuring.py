@@ -84,12 +84,18 @@ def mean_over_ties(function: Callable[[Tensor], Tensor], n: int, spread: float) 
 
     The function sees the last axis, does not change if all scores move, and is 0 if one score is far above the others.
     Only the best two count to the first order. To the second, a third comes close, and the gap of the best two is not
-    quite uniform.
+    quite uniform. For many spreads take `tie_terms` once.
 
     >>> two_weights = lambda scores: scores.softmax(-1).amin(-1)  # its integral over all gaps is ln 2
     >>> round(mean_over_ties(two_weights, 2, 100.0) * 100 / density_of_ties(2), 3)
     0.693
     """
+    first, second = tie_terms(function, n)
+    return first / spread + second / spread**2
+
+
+def tie_terms(function: Callable[[Tensor], Tensor], n: int) -> tuple[float, float]:
+    """What `mean_over_ties` divides by the spread, and by its square."""
     g = torch.arange(0, 40, 0.05, dtype=torch.float64)
     two = function(torch.stack([torch.zeros_like(g), -g], -1))
     second = g[:, None].expand(len(g), len(g))
@@ -97,7 +103,7 @@ def mean_over_ties(function: Callable[[Tensor], Tensor], n: int, spread: float) 
     first = torch.trapezoid(two, g).item()
     third = torch.trapezoid(torch.trapezoid(three - two[:, None], g), g).item()
     uneven = torch.trapezoid(g * two, g).item() / 2
-    return density_of_ties(n) * first / spread + density_of_triple_ties(n) * (third - uneven) / spread**2
+    return density_of_ties(n) * first, density_of_triple_ties(n) * (third - uneven)
 
 
 def best_times(functions: list[Callable[[], object]], *, rounds: int) -> list[float]:

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwork.functional import attention_scores, scaled_dot_product_attention, softargmax
-from headwork.lab.measuring import density_of_ties, mean_over_ties
+from headwork.lab.measuring import density_of_ties, mean_over_ties, tie_terms
 from headwork.lab.plots import MARKERS, MEASURED, PREDICTED, Figure, panels, series
 from headwork.lab.toolkit import Claim, Experiment, Verdict, about, exact, largest_difference, seeded
 
@@ -184,8 +184,12 @@ def figure(result: Result) -> Figure:
     predicted = (log_n - fine.square() / 2).clamp(min=0)
     ax.semilogx(fine.numpy(), predicted.numpy(), **PREDICTED | {"label": "predicted for many keys"})
     ties = fine[fine > 10].tolist()
-    left_over = [mean_over_ties(predict_entropy, result.setup.n_keys, t) for t in ties]
-    ax.semilogx(ties, left_over, **PREDICTED | {"linestyle": ":", "label": "predicted from ties"})
+    first, second = tie_terms(predict_entropy, result.setup.n_keys)
+    ax.semilogx(
+        ties,
+        [first / t + second / t**2 for t in ties],
+        **PREDICTED | {"linestyle": ":", "label": "predicted from ties"},
+    )
     rows = zip(result.setup.widths, itertools.cycle(MARKERS), result.entropy, strict=False)
     for index, (d, marker, entropy) in enumerate(rows):  # ever smaller, so that no marker hides another
         size = {"markersize": max(3.0, 9.0 - 3 * index), "markerfacecolor": "none"}
